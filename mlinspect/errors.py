@@ -1,0 +1,57 @@
+"""The errors that mlinspect raises on purpose; each says what was wrong, where, and what to do."""
+
+
+class MlinspectError(Exception):
+    """Base of every error that mlinspect raises on purpose."""
+
+
+class ModelFormatError(MlinspectError, ValueError):
+    """The bytes are not a readable model.
+
+    Parameters
+    ----------
+    message : str
+        What was wrong.
+    offset : int, optional
+        Byte offset in the file.
+    path : str, optional
+        Fields that lead there, as ``layers[12].outputSlots[0].tensorInfo``.
+
+    Examples
+    --------
+    >>> str(ModelFormatError("string without a terminating zero", offset=64, path="layers[3].layerName"))
+    'string without a terminating zero (at byte 64, in layers[3].layerName)'
+    """
+
+    def __init__(self, message: str, offset: int | None = None, path: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.offset = offset
+        self.path = path
+
+    def __str__(self) -> str:
+        where = [f"at byte {self.offset}"] if self.offset is not None else []
+        where += [f"in {self.path}"] if self.path else []
+        return f"{self.message} ({', '.join(where)})" if where else self.message
+
+    def within(self, step: str) -> "ModelFormatError":
+        """The same error seen from one level further out."""
+        joint = "" if not self.path or self.path.startswith("[") else "."
+        self.path = step + joint + self.path
+        return self
+
+
+class SchemaError(MlinspectError, ValueError):
+    """A ``.fbs`` text, or a record to be encoded by it, does not make sense."""
+
+
+class UnsupportedError(MlinspectError, NotImplementedError):
+    """The model is sound, but something in it has no arithmetic here (yet)."""
+
+
+class ExecutionError(MlinspectError, RuntimeError):
+    """A layer could not be computed; ``__cause__`` keeps the original error."""
+
+
+class InputError(MlinspectError, ValueError):
+    """What was passed to ``run`` or ``trace`` is not what the model wants."""
