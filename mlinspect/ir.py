@@ -92,7 +92,7 @@ class Tensor:
     vendor_dtype: str
     shape: tuple[int, ...] | None
     layout: str | None = None
-    data: np.ndarray | PackedData | None = None
+    data: np.ndarray | PackedData | None = field(default=None, repr=False)
     quantization: Quantization | None = None
     quantized: bool = False
     compression: str = "none"

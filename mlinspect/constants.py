@@ -1,0 +1,117 @@
+"""A model's constants as numpy arrays, by tensor id or name: as stored, and as the real numbers they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import numpy as np
+
+from mlinspect import ir
+from mlinspect.errors import MlinspectError
+from mlinspect.kernels.quantize import dequantize, dequantize_weights
+
+
+class Constants(Mapping[int | str, np.ndarray]):
+    """Read-only mapping from tensor id or name to array; iterates over ids.
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> model = mi.open(mi.samples.path("digits_cnn.ms"))
+    >>> name = model.tensors.query("role == 'constant'").name.iloc[0]
+    >>> bool((model.weights[name] == model.dequantized[name]).all())
+    True
+    """
+
+    def __init__(self, network: ir.Network, convert: Callable[[ir.Tensor], np.ndarray]) -> None:
+        self._network = network
+        self._convert = convert
+        self._ids = [tensor.index for tensor in network.tensors.values() if tensor.data is not None]
+
+    def __getitem__(self, key: int | str) -> np.ndarray:
+        tensor = find_tensor(self._network, key)
+        if tensor.data is None:
+            raise KeyError(f"tensor {tensor.index} ({tensor.name!r}) is no constant: its role is {tensor.role}")
+        return self._convert(tensor)
+
+    def __iter__(self) -> Iterator[int]:  # type: ignore[override]
+        return iter(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} constants by tensor id or name>"
+
+
+def find_tensor(network: ir.Network, key: int | str) -> ir.Tensor:
+    """A tensor by id or by name.
+
+    Raises
+    ------
+    KeyError
+        No such tensor, or several of that name (use the id then).
+    """
+    if isinstance(key, str):
+        found = [tensor for tensor in network.tensors.values() if tensor.name == key]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            ids = ", ".join(str(tensor.index) for tensor in found)
+            raise KeyError(f"{len(found)} tensors are called {key!r}: use one of the ids {ids}")
+        near = [tensor.name for tensor in network.tensors.values() if key.lower() in tensor.name.lower()][:5]
+        raise KeyError(f"no tensor is called {key!r}" + (f"; near are {', '.join(near)}" if near else ""))
+    if key not in network.tensors:
+        raise KeyError(f"no tensor has the id {key!r}")
+    return network.tensors[int(key)]
+
+
+def stored(tensor: ir.Tensor) -> np.ndarray:
+    """The constant's numbers as stored, unpacked where they were packed."""
+    array = tensor.array
+    assert array is not None
+    return array
+
+
+def real(tensor: ir.Tensor, model_format: str) -> np.ndarray:
+    """The constant's real values as the vendor's runtime reads them.
+
+    Parameters
+    ----------
+    tensor : ir.Tensor
+        With data.
+    model_format : {"armnn", "mslite"}
+        Whose arithmetic: Arm NN multiplies in float32; MindSpore Lite's loader works in double and applies
+        ``var_corr`` and ``mean_corr`` by channel.
+
+    Returns
+    -------
+    ndarray of float32
+        In the tensor's own shape.
+    """
+    values = stored(tensor)
+    if tensor.dtype == "bfloat16":
+        return (values.astype(np.uint32) << 16).view(np.float32)
+    clusters = tensor.meta.get("quantClusters")
+    if clusters is not None and len(clusters):
+        return np.asarray(clusters, np.float32)[values.astype(np.int64) + 128]
+    if values.dtype.kind not in "iufb":
+        raise MlinspectError(f"tensor {tensor.name!r} of type {tensor.vendor_dtype} does not stand for real numbers")
+    q = tensor.quantization
+    if q is None or not tensor.quantized:
+        return values.astype(np.float32)
+    if model_format == "mslite":
+        return dequantize_weights(
+            values,
+            q.scale,
+            q.zero_point,
+            axis=q.axis,
+            var_corr=q.extra.get("var_corr"),
+            mean_corr=q.extra.get("mean_corr"),
+        )
+    if tensor.layout == "MIHW" and q.axis is not None and len(q.scale) == values.shape[0] * values.shape[1]:
+        # scales go by output channel i * M + m
+        multiplier, channels = values.shape[:2]
+        scale = q.scale.astype(np.float32).reshape(channels, multiplier).T[:, :, None, None]
+        return values.astype(np.float32) * scale
+    return dequantize(values, q.scale, q.zero_point, axis=q.axis)

@@ -1,0 +1,104 @@
+"""MindSpore Lite's QuantParam records -> ir.Quantization, and the axis that channels lie along."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlinspect.flatbuffer import Record
+from mlinspect.ir import Layer, Quantization
+
+# our name -> the file's
+_EXTRA = {
+    "min": "min",
+    "max": "max",
+    "narrow_range": "narrowRange",
+    "inited": "inited",
+    "var_corr": "varCorr",
+    "mean_corr": "meanCorr",
+    "dst_dtype": "dstDtype",
+    "round_type": "roundType",
+    "multiplier": "multiplier",
+}
+
+
+def channel_axis(layer: Layer, position: int, rank: int, version: tuple[int, int, int]) -> int:
+    """The axis of per-channel parameters of a layer's input, as the runtime's loader chooses it.
+
+    Parameters
+    ----------
+    layer : Layer
+        The layer that takes the tensor.
+    position : int
+        Which of its inputs the tensor is.
+    rank : int
+        Number of dimensions of the tensor.
+    version : tuple of int
+        Of the file's writer: files before 1.6 know axis 0, and 1 for some matrices.
+
+    Returns
+    -------
+    int
+        0 where no rule applies.
+
+    Notes
+    -----
+    Source: MindSpore Lite 2.0 runtime, weight decoder (preferred dimension of a weight).
+    """
+    old = version < (1, 6, 0)
+    if layer.kind == "matmul" and position < 2:
+        if position == 1:
+            transposed = bool(layer.attrs.get("transpose_b", layer.attrs.get("transposeB", False)))
+        else:
+            transposed = not layer.attrs.get("transpose_a", layer.attrs.get("transposeA", False))
+        if old:
+            return 0 if transposed else 1
+        return max(rank - 2, 0) if transposed else max(rank - 1, 0)
+    if layer.kind == "conv2d_transpose" and position == 1:
+        depthwise = layer.attrs.get("group", 1) > 1
+        return 0 if version < (1, 8, 0) or depthwise else max(rank - 1, 0)
+    if layer.kind == "gather" and position == 0:
+        return max(int(layer.attrs.get("axis", 0)), 0)
+    return 0
+
+
+def quantization_of(
+    record: Record, shape: tuple[int, ...], dtype: str, axis: int, version: tuple[int, int, int]
+) -> tuple[Quantization | None, bool]:
+    """The parameters of a tensor, and whether they are empty records that only look like parameters.
+
+    Notes
+    -----
+    ``inited`` is not asked: the runtime ignores it, and many files leave it false on real parameters. Converters up to
+    1.4 put one QuantParam without any field on every tensor.
+    """
+    params: Sequence[Record] = record.get("quantParams") or ()
+    if not params:
+        return None, True
+    # to readers up to 1.5 a scale that is not stored was 0
+    scale_default = 0.0 if (0, 0, 0) < version < (1, 6, 0) else None
+
+    def scale_of(param: Record) -> float:
+        if scale_default is not None and "scale" not in param.plan.present:
+            return scale_default
+        return float(param["scale"])
+
+    empty = not any(param.plan.present for param in params)
+    extra = {
+        ours: np.array([param[theirs] for param in params]) for ours, theirs in _EXTRA.items() if theirs in params[0]
+    }
+    zero_point = np.array([param["zeroPoint"] for param in params], np.int64)
+    per_channel = len(params) > 1
+    if per_channel and not (axis < len(shape) and shape[axis] == len(params)):
+        # files and rules disagree: the axis of that length, if there is just one
+        fitting = [i for i, size in enumerate(shape) if size == len(params)]
+        axis = fitting[0] if len(fitting) == 1 else axis
+    return Quantization(
+        np.array([scale_of(param) for param in params], np.float64),
+        zero_point,
+        axis if per_channel else None,
+        int(params[0].get("numBits", 8)),
+        bool(dtype != "uint8" and not zero_point.any()),
+        extra,
+    ), empty

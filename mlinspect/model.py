@@ -1,0 +1,171 @@
+"""Model: what ``open`` returns. It asks the other modules and keeps their answers."""
+
+from __future__ import annotations
+
+import io
+import mmap
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+
+from mlinspect import card, constants, formats, ir, tables
+from mlinspect.errors import ModelFormatError
+from mlinspect.flatbuffer import Schema, load_schema
+
+
+def open(  # noqa: A001 (mi.open is the public name)
+    source: str | Path | bytes | bytearray | memoryview | IO[bytes], schema: str | Path | Schema | None = None
+) -> Model:
+    """Open an Arm NN ``.armnn`` or MindSpore Lite ``.ms`` file.
+
+    Parameters
+    ----------
+    source : str, Path, bytes or binary file
+        A path is memory-mapped: weights are not read before they are looked at. The format is found from the content.
+    schema : str, Path or Schema, optional
+        A ``.fbs`` file (or parsed schema) to read by, for a vendor's fork of a format.
+
+    Returns
+    -------
+    Model
+
+    Raises
+    ------
+    ModelFormatError
+        The file is no such model (the message says what it is instead), or is damaged.
+    OSError
+        The file cannot be read.
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> model = mi.open(mi.samples.path("digits_cnn_int8.ms"))
+    >>> model.format, len(model.layers)
+    ('mslite', 9)
+    """
+    if isinstance(schema, str | Path):
+        schema = load_schema(schema)
+    folder, name = None, ""
+    if isinstance(source, str | Path):
+        path = Path(source)
+        buffer = _mapped(path)
+        folder, name = path.resolve().parent, path.name
+    else:
+        data = source if isinstance(source, bytes | bytearray | memoryview) else source.read()
+        buffer = np.frombuffer(data, np.uint8)
+        name = Path(str(getattr(source, "name", ""))).name
+    try:
+        network = formats.read(buffer, folder, schema, Path(name).suffix.lower())
+    except ModelFormatError as error:
+        if name:
+            raise ModelFormatError(f"{name}: {error.message}", error.offset, error.path) from None
+        raise
+    return Model(network, name, len(buffer))
+
+
+def _mapped(path: Path) -> np.ndarray:
+    with io.open(path, "rb") as file:  # noqa: UP020 (open is our own name here)
+        try:
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+        except ValueError:  # an empty file cannot be mapped
+            return np.zeros(0, np.uint8)
+
+
+class Model:
+    """An opened model: tables, weights, numbers and pictures of it.
+
+    Made by :func:`mlinspect.open`. Tables are pandas DataFrames, made when first asked for; see
+    :func:`mlinspect.describe` for what their columns mean.
+
+    Attributes
+    ----------
+    name : str
+        The file's name, or ``""``.
+    nbytes : int
+        Size of the file in bytes.
+    network : mlinspect.ir.Network
+        The model as plain data.
+    """
+
+    def __init__(self, network: ir.Network, name: str = "", nbytes: int = 0) -> None:
+        self.network = network
+        self.name = name
+        self.nbytes = nbytes
+
+    @property
+    def format(self) -> str:
+        """``"armnn"`` or ``"mslite"``."""
+        return self.network.format
+
+    @property
+    def layout(self) -> str:
+        """The schema that read the file, as ``"msl2_newest"``."""
+        return self.network.layout
+
+    @property
+    def version(self) -> str:
+        """What the file says of its writer."""
+        return self.network.version
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of this file should know."""
+        return self.network.notes
+
+    @cached_property
+    def layers(self) -> pd.DataFrame:
+        """One row a layer, in execution order."""
+        return tables.layers(self.network)
+
+    @cached_property
+    def tensors(self) -> pd.DataFrame:
+        """One row a tensor: constants, inputs, outputs and what flows between layers."""
+        return tables.tensors(self.network)
+
+    @cached_property
+    def quant(self) -> pd.DataFrame:
+        """One row a tensor and channel with quantisation parameters."""
+        return tables.quant(self.network)
+
+    @cached_property
+    def edges(self) -> pd.DataFrame:
+        """One row a connection."""
+        return tables.edges(self.network)
+
+    @cached_property
+    def inputs(self) -> pd.DataFrame:
+        """What the model takes, in order."""
+        return tables.inputs(self.network)
+
+    @cached_property
+    def outputs(self) -> pd.DataFrame:
+        """What the model gives, in order."""
+        return tables.outputs(self.network)
+
+    @cached_property
+    def attrs(self) -> pd.DataFrame:
+        """Every attribute of every layer, one a row."""
+        return tables.attrs(self.network)
+
+    @cached_property
+    def weights(self) -> constants.Constants:
+        """Constants as stored, by tensor id or name; read-only views of the file where they are plain."""
+        return constants.Constants(self.network, constants.stored)
+
+    @cached_property
+    def dequantized(self) -> constants.Constants:
+        """Constants as the real numbers (float32) that they stand for, by tensor id or name."""
+        return constants.Constants(self.network, lambda tensor: constants.real(tensor, self.format))
+
+    def summary(self) -> dict[str, Any]:
+        """The facts that the card shows, as plain data."""
+        return card.summary(self.network, self.name, self.nbytes)
+
+    def __repr__(self) -> str:
+        return card.text(self.network, self.name, self.nbytes)
+
+    def _repr_html_(self) -> str:
+        return card.html(self.network, self.name, self.nbytes)
