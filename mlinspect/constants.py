@@ -8,7 +8,6 @@ import numpy as np
 
 from mlinspect import ir
 from mlinspect.errors import MlinspectError
-from mlinspect.kernels.quantize import dequantize, dequantize_weights
 
 
 class Constants(Mapping[int | str, np.ndarray]):
@@ -89,6 +88,8 @@ def real(tensor: ir.Tensor, model_format: str) -> np.ndarray:
     ndarray of float32
         In the tensor's own shape.
     """
+    from mlinspect.kernels.quantize import dequantize, dequantize_weights  # noqa: PLC0415
+
     values = stored(tensor)
     if tensor.dtype == "bfloat16":
         return (values.astype(np.uint32) << 16).view(np.float32)

@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from mlinspect import card, constants, formats, ir, tables
+from mlinspect import constants, formats, ir, tables
 from mlinspect.errors import ModelFormatError
 from mlinspect.flatbuffer import Schema, load_schema
 
@@ -162,10 +162,16 @@ class Model:
 
     def summary(self) -> dict[str, Any]:
         """The facts that the card shows, as plain data."""
+        from mlinspect import card
+
         return card.summary(self.network, self.name, self.nbytes)
 
     def __repr__(self) -> str:
+        from mlinspect import card
+
         return card.text(self.network, self.name, self.nbytes)
 
     def _repr_html_(self) -> str:
+        from mlinspect import card
+
         return card.html(self.network, self.name, self.nbytes)
