@@ -1,0 +1,271 @@
+"""Batch, instance, layer, group, L2 and local response normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlinspect.kernels.pool import fold_taps
+from mlinspect.kernels.reduce import normalize_axes, sum_sequential
+
+
+def _along(values: np.ndarray, axis: int, ndim: int) -> np.ndarray:
+    """A vector shaped to broadcast along one axis."""
+    return np.reshape(values, [-1 if i == axis % ndim else 1 for i in range(ndim)])
+
+
+def batch_norm(
+    x: np.ndarray,
+    mean: np.ndarray,
+    variance: np.ndarray,
+    gamma: np.ndarray | None = None,
+    beta: np.ndarray | None = None,
+    *,
+    epsilon: float,
+    folded: bool = False,
+    axis: int = -1,
+) -> np.ndarray:
+    """``gamma * (x - mean) / sqrt(variance + epsilon) + beta`` with given moments.
+
+    Parameters
+    ----------
+    x : ndarray of float32
+    mean, variance : ndarray of float32, shape (C,)
+    gamma, beta : ndarray of float32, shape (C,), optional
+        1 and 0 by default.
+    epsilon : float
+    folded : bool
+        True: ``m * x + (beta - m * mean)`` with ``m = gamma / sqrt(variance + epsilon)``, which rounds differently
+        where the mean is large.
+    axis : int
+        The channels' axis.
+
+    Returns
+    -------
+    ndarray of float32
+        Shape of ``x``.
+
+    Notes
+    -----
+    Arm NN ``BatchNormalization`` is folded; MindSpore Lite ``BatchNorm`` and ``FusedBatchNorm`` (scale, offset) are
+    not.
+
+    Examples
+    --------
+    >>> batch_norm(np.float32([[4, 5]]), np.float32([2, 5]), np.float32([4, 1]), epsilon=0).tolist()
+    [[1.0, 0.0]]
+    """
+    slope = (np.float32(1) if gamma is None else gamma) / np.sqrt(variance + np.float32(epsilon))
+    shift = np.zeros_like(mean) if beta is None else beta
+    if folded:
+        out = x * _along(slope, axis, x.ndim)
+        shift = shift - slope * mean
+    else:
+        out = x - _along(mean, axis, x.ndim)
+        out *= _along(slope, axis, x.ndim)
+    out += _along(shift, axis, x.ndim)
+    return out
+
+
+def instance_norm(x: np.ndarray, gamma: np.ndarray | float, beta: np.ndarray | float, *, epsilon: float) -> np.ndarray:
+    """Normalise every channel of every image by its own mean and population variance.
+
+    Parameters
+    ----------
+    x : ndarray of float32, shape (N, *spatial, C)
+    gamma, beta : ndarray of float32, shape (C,), or float
+    epsilon : float
+        Added to the variance.
+
+    Returns
+    -------
+    ndarray of float32
+        Shape of ``x``.
+
+    Notes
+    -----
+    Arm NN ``InstanceNormalization`` (reference backend: sequential float32, two passes); MindSpore Lite
+    ``InstanceNorm``.
+
+    Examples
+    --------
+    >>> instance_norm(np.float32([1, 3, 5, 7]).reshape(1, 2, 2, 1), 5, 10, epsilon=20).ravel().tolist()
+    [7.0, 9.0, 11.0, 13.0]
+    """
+    axes = tuple(range(1, x.ndim - 1))
+    count = np.float32(np.prod(x.shape[1:-1]))
+    centred = x - sum_sequential(x, axes, keepdims=True) / count
+    variance = sum_sequential(centred * centred, axes, keepdims=True) / count
+    centred *= np.asarray(gamma, np.float32)
+    centred /= np.sqrt(variance + np.float32(epsilon))
+    centred += np.asarray(beta, np.float32)
+    return centred
+
+
+def _normalize_last(rows: np.ndarray, epsilon: float) -> np.ndarray:
+    """Zero mean and unit variance of every row."""
+    centred = rows - rows.mean(axis=1, keepdims=True)
+    variance = np.einsum("ij,ij->i", centred, centred) / np.float32(rows.shape[1])
+    centred /= np.sqrt(variance + np.float32(epsilon))[:, None]
+    return centred
+
+
+def layer_norm(
+    x: np.ndarray,
+    gamma: np.ndarray | None = None,
+    beta: np.ndarray | None = None,
+    *,
+    epsilon: float,
+    begin_axis: int = -1,
+) -> np.ndarray:
+    """Normalise the trailing axes together.
+
+    Parameters
+    ----------
+    x : ndarray of float32
+    gamma, beta : ndarray of float32, optional
+        Broadcast against ``x``'s trailing axes.
+    epsilon : float
+        Added to the variance.
+    begin_axis : int
+        First of the axes to normalise.
+
+    Returns
+    -------
+    ndarray of float32
+        Shape of ``x``.
+
+    Notes
+    -----
+    MindSpore Lite ``LayerNormFusion`` (``begin_norm_axis``).
+
+    Examples
+    --------
+    >>> layer_norm(np.float32([[1, 3], [5, 5]]), epsilon=0.0001).round(3).tolist()
+    [[-1.0, 1.0], [0.0, 0.0]]
+    """
+    outer = int(np.prod(x.shape[: begin_axis % x.ndim]))
+    out = _normalize_last(x.reshape(outer, -1), epsilon).reshape(x.shape)
+    if gamma is not None:
+        out *= gamma
+    if beta is not None:
+        out += beta
+    return out
+
+
+def group_norm(x: np.ndarray, groups: int, gamma: np.ndarray, beta: np.ndarray, *, epsilon: float) -> np.ndarray:
+    """Normalise the channels of every image in groups.
+
+    Parameters
+    ----------
+    x : ndarray of float32, shape (N, *spatial, C)
+    groups : int
+        Divides C.
+    gamma, beta : ndarray of float32, shape (C,)
+    epsilon : float
+        Added to the variance.
+
+    Returns
+    -------
+    ndarray of float32
+        Shape of ``x``.
+
+    Notes
+    -----
+    MindSpore Lite ``GroupNormFusion``.
+
+    Examples
+    --------
+    >>> x = np.float32([1, 3, 8, 8]).reshape(1, 1, 1, 4)
+    >>> group_norm(x, 2, np.ones(4, np.float32), np.zeros(4, np.float32), epsilon=3).ravel().tolist()
+    [-0.5, 0.5, 0.0, 0.0]
+    """
+    batch, channels = x.shape[0], x.shape[-1]
+    by_group = x.reshape(batch, -1, groups, channels // groups).swapaxes(1, 2)
+    rows = _normalize_last(by_group.reshape(batch * groups, -1), epsilon)
+    out = np.ascontiguousarray(rows.reshape(by_group.shape).swapaxes(1, 2)).reshape(x.shape)
+    out *= gamma
+    out += beta
+    return out
+
+
+def l2_normalize(x: np.ndarray, axes: Sequence[int] | int = -1, *, epsilon: float) -> np.ndarray:
+    """``x / sqrt(max(sum(x * x), epsilon))``: epsilon is a floor, not an addend.
+
+    Parameters
+    ----------
+    x : ndarray of float32
+    axes : sequence of int or int
+        Axes that the squares are summed along.
+    epsilon : float
+
+    Returns
+    -------
+    ndarray of float32
+        Shape of ``x``.
+
+    Notes
+    -----
+    Arm NN ``L2Normalization`` (reference backend: sequential float32 over the channels, then a product with the
+    reciprocal root); MindSpore Lite ``L2NormalizeFusion``.
+
+    Examples
+    --------
+    >>> l2_normalize(np.float32([[0, 4], [0, 0.5]]), epsilon=1).tolist()
+    [[0.0, 1.0], [0.0, 0.5]]
+    """
+    squares = sum_sequential(x * x, normalize_axes(axes, x.ndim), keepdims=True)
+    return x * (np.float32(1) / np.sqrt(np.maximum(squares, np.float32(epsilon))))
+
+
+def local_response_norm(
+    x: np.ndarray,
+    *,
+    radius: int,
+    alpha: float,
+    beta: float,
+    bias: float,
+    axes: Sequence[int] | int = -1,
+    divide: bool = False,
+) -> np.ndarray:
+    """``x * (bias + alpha * sum)**-beta``, the sum being of the squares at most ``radius`` cells away.
+
+    Parameters
+    ----------
+    x : ndarray of float32
+    radius : int
+        The window spans ``2 * radius + 1`` cells, cut at the borders.
+    alpha, beta, bias : float
+        ``alpha`` is not divided by the window's size.
+    axes : sequence of int or int
+        Axes that the window spans: the channels', or two.
+    divide : bool
+        True: ``x / (bias + alpha * sum)**beta``, which rounds differently.
+
+    Returns
+    -------
+    ndarray of float32
+        Shape of ``x``.
+
+    Notes
+    -----
+    Arm NN ``Normalization``, LocalBrightness (``bias`` is its ``k``, ``radius`` half its ``normSize``): Across takes
+    the channels; Within takes the last two axes, whatever the layout, and divides. MindSpore Lite ``LRN``
+    (``depth_radius``) takes the channels.
+
+    Examples
+    --------
+    >>> local_response_norm(np.float32([0, 1, 2]), radius=1, alpha=3, beta=0.5, bias=1).tolist()
+    [0.0, 0.25, 0.5]
+    """
+    axes = normalize_axes(axes, x.ndim)
+    ones, radii = [1] * len(axes), [radius] * len(axes)
+    window = [2 * radius + 1] * len(axes)
+    base = fold_taps(x * x, axes, window, ones, radii, [x.shape[axis] for axis in axes], np.add, 0)
+    base *= np.float32(alpha)
+    base += np.float32(bias)
+    exponent = float(np.float32(beta))
+    # powf is right to the last bit nearly always, numpy's float32 power is not: go through float64
+    scale = np.power(base.astype(np.float64), exponent if divide else -exponent).astype(np.float32)
+    return x / scale if divide else x * scale

@@ -1,0 +1,196 @@
+"""Pooling over windows of one to three spatial axes."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from mlinspect.kernels.reduce import reduce
+
+
+def pool_output_size(size: int, window: int, stride: int, padding: tuple[int, int], ceil: bool = False) -> int:
+    """Number of windows along an axis.
+
+    Parameters
+    ----------
+    size, window, stride : int
+    padding : (int, int)
+        Cells before and after.
+    ceil : bool
+        Count a last window that reaches over the end.
+
+    Returns
+    -------
+    int
+
+    Notes
+    -----
+    MindSpore Lite ``AvgPoolFusion`` and ``MaxPoolFusion`` (``round_mode`` 1 is ceil). Arm NN files store the size.
+
+    Examples
+    --------
+    >>> pool_output_size(8, 3, 2, (0, 0)), pool_output_size(8, 3, 2, (0, 0), ceil=True)
+    (3, 4)
+    """
+    room = size + sum(padding) - window
+    return (-(-room // stride) if ceil else room // stride) + 1
+
+
+def _tap(k: int, n_in: int, n_out: int, stride: int, begin: int) -> tuple[slice, slice]:
+    """Where tap ``k`` of the windows meets real cells: the windows, and the cells."""
+    first = max(0, -((k - begin) // stride))
+    last = max(first, min(n_out, (n_in - 1 + begin - k) // stride + 1))
+    cell = first * stride - begin + k
+    return slice(first, last), slice(cell, cell + (last - first - 1) * stride + 1 if last > first else cell, stride)
+
+
+def fold_taps(
+    x: np.ndarray,
+    axes: Sequence[int],
+    window: Sequence[int],
+    stride: Sequence[int],
+    begin: Sequence[int],
+    size: Sequence[int],
+    combine: np.ufunc,
+    initial: float | np.floating,
+) -> np.ndarray:
+    """Combine the real cells of every window, tap after tap, each tap for all windows at once.
+
+    Parameters
+    ----------
+    x : ndarray of float32
+    axes : sequence of int
+        Axes that the windows slide along.
+    window, stride, begin, size : sequence of int
+        By axis: window length, stride, padding before, number of windows.
+    combine : ufunc
+        ``np.add``, ``np.fmax``, ...
+    initial : float
+        What every window starts from.
+
+    Returns
+    -------
+    ndarray of float32
+        Shape of ``x``, with ``size`` along ``axes``.
+
+    Examples
+    --------
+    >>> fold_taps(np.float32([1, 2, 4]), (0,), (3,), (1,), (1,), (3,), np.add, 0).tolist()
+    [3.0, 7.0, 6.0]
+    """
+    shape = list(x.shape)
+    for axis, n in zip(axes, size, strict=True):
+        shape[axis] = n
+    out = np.full(shape, initial, x.dtype)
+    taps = [
+        [_tap(k, x.shape[axis], n, s, b) for k in range(w)]
+        for axis, w, s, b, n in zip(axes, window, stride, begin, size, strict=True)
+    ]
+    target, source = [slice(None)] * x.ndim, [slice(None)] * x.ndim
+    for tap in itertools.product(*taps):
+        for axis, (windows, cells) in zip(axes, tap, strict=True):
+            target[axis], source[axis] = windows, cells
+        view = out[tuple(target)]
+        combine(view, x[tuple(source)], out=view)
+    return out
+
+
+def _by_window(x: np.ndarray, spans: list[np.ndarray], size: tuple[int, ...], mode: str) -> np.ndarray:
+    """Reduce window after window: for few, large windows."""
+    axes = tuple(range(1, x.ndim - 1))
+    out = np.empty((x.shape[0], *size, x.shape[-1]), np.float32)
+    for position in np.ndindex(*size):
+        cells = [slice(None), *(slice(*span[:, i]) for span, i in zip(spans, position, strict=True))]
+        out[:, *position] = reduce(x[tuple(cells)], mode, axes)
+    return out
+
+
+def _area(lengths: list[np.ndarray]) -> np.ndarray:
+    """Products of lengths along the spatial axes, shaped to broadcast against ``[N, *spatial, C]``."""
+    return functools.reduce(np.multiply, np.ix_(*lengths))[..., None]
+
+
+def pool(
+    x: np.ndarray,
+    algorithm: str,
+    window: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    *,
+    output_size: Sequence[int] | None = None,
+    exclude_padding: bool = False,
+) -> np.ndarray:
+    """Largest, average or root-mean-square value of every window.
+
+    Parameters
+    ----------
+    x : ndarray of float32, shape (N, *spatial, C)
+    algorithm : {"max", "average", "l2"}
+        ``l2`` is the root of the average square.
+    window, stride : sequence of int
+        By spatial axis; to pool globally, ``window`` is the spatial shape.
+    padding : sequence of (int, int)
+        Cells before and after, by spatial axis.
+    output_size : sequence of int, optional
+        Windows by spatial axis where the last ones reach over the end (ceil); the default is the floor rule.
+    exclude_padding : bool
+        What averages are divided by. True: the number of real cells. False: the window's area, padding included, but
+        cut where the padding ends.
+
+    Returns
+    -------
+    ndarray of float32, shape (N, *output_size, C)
+        Padding is never a maximum. A window without a real cell gives 0.
+
+    Notes
+    -----
+    Arm NN ``Pooling2d`` and ``Pooling3d`` (``exclude_padding`` is ``PaddingMethod::Exclude``): sums are sequential
+    float32 over the window; NaN is passed over by maxima. MindSpore Lite ``AvgPoolFusion`` excludes padding.
+
+    Examples
+    --------
+    >>> x = np.float32([[1, 2, 3, 4]]).reshape(1, 1, 4, 1)
+    >>> pool(x, "average", (1, 3), (1, 2), ((0, 0), (1, 1))).ravel().tolist()
+    [1.0, 3.0]
+    >>> pool(x, "average", (1, 3), (1, 2), ((0, 0), (1, 1)), exclude_padding=True).ravel().tolist()
+    [1.5, 3.0]
+    """
+    spatial = x.shape[1:-1]
+    axes = range(1, x.ndim - 1)
+    steps = [max(1, step) for step in stride]  # Arm NN marks global pooling by stride 0
+    if output_size is None:
+        output_size = [pool_output_size(*axis) for axis in zip(spatial, window, steps, padding, strict=True)]
+    size = tuple(output_size)
+
+    spans, padded = [], []
+    for n_in, n_out, w, s, (begin, end) in zip(spatial, size, window, steps, padding, strict=True):
+        start = np.arange(n_out) * s - begin
+        stop = np.minimum(start + w, n_in + end)
+        padded.append(stop - start)
+        spans.append(np.clip([start, stop], 0, n_in))
+    real = _area([stop - start for start, stop in spans])
+
+    def fold(values: np.ndarray, mode: str) -> np.ndarray:
+        if np.prod(size) < np.prod(window):
+            return _by_window(values, spans, size, mode)
+        begins = [begin for begin, _ in padding]
+        if mode == "sum":
+            return fold_taps(values, axes, window, steps, begins, size, np.add, 0)
+        for axis, w, s, b, n in zip(axes, window, steps, begins, size, strict=True):  # maxima may go axis by axis
+            values = fold_taps(values, [axis], [w], [s], [b], [n], np.fmax, np.finfo(np.float32).min)
+        return values
+
+    if algorithm == "max":
+        out = fold(x, "max")
+    else:
+        out = fold(x * x if algorithm == "l2" else x, "sum")
+        divisor = real if exclude_padding else _area(padded)
+        out /= np.maximum(divisor, 1).astype(np.float32)
+        if algorithm == "l2":
+            np.sqrt(out, out=out)
+    if not real.all():
+        out[np.broadcast_to(real == 0, out.shape)] = 0
+    return out

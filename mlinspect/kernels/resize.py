@@ -1,0 +1,168 @@
+"""Resizing images: nearest neighbour, linear, cubic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def source_coordinates(n_in: int, n_out: int, transform: str, *, by_division: bool = False) -> np.ndarray:
+    """Where the output cells lie on the input axis.
+
+    Parameters
+    ----------
+    n_in, n_out : int
+        Lengths of the axis.
+    transform : {"asymmetric", "align_corners", "half_pixel", "tf_half_pixel_for_nn"}
+        ONNX's names: ``i * scale``; the same with both ends matched; ``(i + 0.5) * scale - 0.5``;
+        ``(i + 0.5) * scale``, with ``scale = n_in / n_out``.
+    by_division : bool
+        False (Arm NN): ``i * (n_in / n_out)``. True (MindSpore Lite): ``i / (n_out / n_in)``, which rounds differently,
+        and no coordinate lies below 0.
+
+    Returns
+    -------
+    ndarray of float32, shape (n_out,)
+
+    Examples
+    --------
+    >>> source_coordinates(2, 4, "half_pixel").tolist()
+    [-0.25, 0.25, 0.75, 1.25]
+    >>> source_coordinates(2, 4, "half_pixel", by_division=True).tolist()
+    [0.0, 0.25, 0.75, 1.25]
+    """
+    half = np.float32(0.5)
+    cells = np.arange(n_out, dtype=np.float32)
+    if transform in ("half_pixel", "tf_half_pixel_for_nn"):
+        cells += half
+    elif transform == "align_corners" and n_out > 1:
+        n_in, n_out = n_in - 1, n_out - 1
+    if n_in == 0:
+        return np.zeros_like(cells)
+    source, target = np.float32(n_in), np.float32(n_out)
+    places = cells / (target / source) if by_division else cells * (source / target)
+    if transform == "half_pixel":
+        places -= half
+        if by_division:
+            np.maximum(places, 0, out=places)
+    return places
+
+
+def _cubic_weight(distance: np.ndarray, a: np.float32) -> np.ndarray:
+    """Keys' convolution kernel."""
+    d = np.abs(distance)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = a * d * d * d - 5 * a * d * d + 8 * a * d - 4 * a
+    return np.where(d <= 1, near, np.where(d <= 2, far, np.float32(0)))
+
+
+def _taps(
+    places: np.ndarray, n_in: int, method: str, transform: str, by_division: bool, cubic_coeff: float
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Input cells that every output cell is mixed from, and their weights; both (taps, n_out)."""
+    floor = np.floor(places)
+    whole = floor.astype(np.int64)
+    weights: np.ndarray | None = None
+    if method == "nearest":
+        # half away from zero; a float32 sum could round up to the next integer
+        cells = np.floor(places.astype(np.float64) + 0.5).astype(np.int64) if transform == "align_corners" else whole
+        cells = cells[None]
+    elif method == "linear":
+        upper = np.ceil(places).astype(np.int64) if transform == "half_pixel" and not by_division else whole + 1
+        cells = np.stack([whole, upper])
+        fraction = places - floor
+        weights = np.stack([1 - fraction, fraction])
+    elif method == "cubic":
+        offsets = np.arange(-1, 3)[:, None]
+        cells = whole + offsets
+        weights = _cubic_weight(offsets.astype(np.float32) - (places - floor), np.float32(cubic_coeff))
+    else:
+        raise ValueError(f"no resize method {method!r}")
+    return np.clip(cells, 0, n_in - 1), weights
+
+
+def _mix(x: np.ndarray, axis: int, cells: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Weighted sum of gathered slices, tap after tap."""
+    out = x.take(cells[0], axis)
+    if weights is None:
+        return out
+    shape = [-1 if i == axis else 1 for i in range(x.ndim)]
+    out *= weights[0].reshape(shape)
+    for cell, weight in zip(cells[1:], weights[1:], strict=True):
+        term = x.take(cell, axis)
+        term *= weight.reshape(shape)
+        out += term
+    return out
+
+
+def resize(
+    x: np.ndarray,
+    size: Sequence[int],
+    method: str = "linear",
+    transform: str = "asymmetric",
+    *,
+    by_division: bool = False,
+    cubic_coeff: float = -0.75,
+) -> np.ndarray:
+    """Resize images: first along x, then along y.
+
+    Parameters
+    ----------
+    x : ndarray of float32, shape (N, H, W, C)
+        Nearest neighbour takes any dtype.
+    size : (int, int)
+        New height and width.
+    method : {"nearest", "linear", "cubic"}
+    transform : {"asymmetric", "align_corners", "half_pixel", "tf_half_pixel_for_nn"}
+        See `source_coordinates`. Nearest neighbour takes the cell below, with aligned corners the nearest one (half
+        away from zero).
+    by_division : bool
+        How coordinates are rounded, and where they start: see `source_coordinates`.
+    cubic_coeff : float
+        The kernel's ``a``.
+
+    Returns
+    -------
+    ndarray, shape (N, *size, C)
+
+    Raises
+    ------
+    ValueError
+        Unknown method.
+
+    Notes
+    -----
+    Arm NN ``Resize`` and ``ResizeBilinear``: ``alignCorners`` is align_corners; ``halfPixelCenters`` is half_pixel for
+    Bilinear, tf_half_pixel_for_nn for NearestNeighbor. MindSpore Lite ``Resize``: ``by_division``.
+
+    Examples
+    --------
+    >>> x = np.float32([0, 3]).reshape(1, 1, 2, 1)
+    >>> resize(x, (1, 4)).ravel().tolist()
+    [0.0, 1.5, 3.0, 3.0]
+    >>> resize(x, (1, 4), "nearest").ravel().tolist()
+    [0.0, 0.0, 3.0, 3.0]
+    """
+    height, width = x.shape[1:3]
+    y_cells, y_weights = _taps(
+        source_coordinates(height, size[0], transform, by_division=by_division),
+        height,
+        method,
+        transform,
+        by_division,
+        cubic_coeff,
+    )
+    x_cells, x_weights = _taps(
+        source_coordinates(width, size[1], transform, by_division=by_division),
+        width,
+        method,
+        transform,
+        by_division,
+        cubic_coeff,
+    )
+    rows = np.unique(y_cells)
+    if len(rows) < height:  # interpolate along x only the rows that are used
+        x = x.take(rows, 1)
+        y_cells = np.searchsorted(rows, y_cells)
+    return _mix(_mix(x, 2, x_cells, x_weights), 1, y_cells, y_weights)
