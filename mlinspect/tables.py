@@ -31,7 +31,7 @@ COLUMNS: dict[str, list[tuple[str, str, str, str]]] = {
         ("quantized", "bool", "", "at least one tensor that the layer reads or gives holds quantised values"),
         ("params", "int64", "elements", "elements of the constants it computes with (no shapes, axes or indices)"),
         ("weight_bytes", "int64", "bytes", "all constants that the layer reads, as stored"),
-        ("macs", "Int64", "multiply-adds", "products summed in one run; 0 where there are none, NA when unknown"),
+        ("macs", "Int64", "multiply-adds", "products of weights or matrices in one run; 0 where none, NA when unknown"),
         ("attrs", "object", "", "the operator's attributes as a dict, in the schema's own names"),
     ],
     "tensors": [
@@ -92,8 +92,8 @@ COLUMNS: dict[str, list[tuple[str, str, str, str]]] = {
         ("dtype", "category", "", "stored type, in numpy's name"),
         ("shape", "object", "elements", "size of each axis; None: unknown rank, -1: unknown size"),
         ("layout", "category", "", "order of the axes where the file says so"),
-        ("scale", "float64", "real / step", "quantisation step; NaN when there is none"),
-        ("zero_point", "Int64", "steps", "stored number of real 0; NA when there is none"),
+        ("scale", "float64", "real / step", "quantisation step; NaN when the data are not quantised"),
+        ("zero_point", "Int64", "steps", "stored number of real 0; NA when the data are not quantised"),
         ("binding_id", "Int64", "", "Arm NN: the id that its runtime binds data to"),
     ],
     "attrs": [
@@ -335,7 +335,8 @@ def attrs(network: ir.Network) -> pd.DataFrame:
 def _ports(table: str, network: ir.Network, ports: Iterable[ir.Port]) -> pd.DataFrame:
     ports = list(ports)
     found = [network.tensors[port.tensor] for port in ports]
-    single = [q if (q := t.quantization) is not None and not q.per_channel and len(q.scale) else None for t in found]
+    quant = [t.quantization if t.quantized else None for t in found]
+    single = [q if q is not None and not q.per_channel and len(q.scale) else None for q in quant]
     return _frame(
         table,
         position=list(range(len(ports))),
