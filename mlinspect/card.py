@@ -249,7 +249,7 @@ def _tiles(s: Mapping[str, Any]) -> str:
         ("parameters", count_text(s["parameters"]), f"{s['parameters']:,}"),
         ("weights", bytes_text(s["weight_bytes"]), f"{s['weight_bytes']:,} bytes"),
         ("multiply-adds", count_text(s["macs"]), f"{s['macs']:,}{_unknown(s)}"),
-        ("layers quantised", f"{s['quantized_layers']:,}", f"{_share(s)} of the weight bytes are quantised"),
+        ("quantised", f"{s['quantized_layers']:,} of {s['layers']:,}", f"layers; {_share(s)} of the weight bytes"),
     ]
     cells = (
         f"<div class='mli-tile' title='{escape(hint)}'><b>{escape(value)}</b><span>{escape(label)}</span></div>"

@@ -1,0 +1,109 @@
+"""The weights of a layer against the numbers that their type can hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mlinspect import ir
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BLUE, ORANGE, GREY = "#0072B2", "#E69F00", "#808080"  # told apart with any colour vision, and in grey
+MAX_LEVELS = 4096  # more levels than this are binned
+
+
+def weights(tensor: ir.Tensor, ax: Axes | None = None) -> Axes:
+    """How often each stored number occurs, over all numbers that the type can hold.
+
+    For quantised weights one bar is one level of the quantisation grid, of all channels together (each channel has
+    its own scale, but the same levels); levels outside the used range are shaded: they cost precision and hold
+    nothing. Other weights get a plain histogram of their values.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        A constant.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+
+    Raises
+    ------
+    ValueError
+        When the tensor is no constant, or holds no numbers.
+
+    Examples
+    --------
+    >>> q = ir.Quantization(np.array([0.1]), np.array([0]), bits=4)
+    >>> w = ir.Tensor(
+    ...     0,
+    ...     "w",
+    ...     0,
+    ...     "constant",
+    ...     "int8",
+    ...     "Int8",
+    ...     (3,),
+    ...     data=np.array([-2, 1, 1], np.int8),
+    ...     quantization=q,
+    ...     quantized=True,
+    ... )
+    >>> weights(w).get_xlabel()
+    'stored value'
+    """
+    values = tensor.array
+    if values is None or values.size == 0 or values.dtype.kind not in "iuf":
+        raise ValueError(f"tensor {tensor.name!r} is no constant that holds numbers")
+    if ax is None:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots(figsize=(7, 3.2), layout="constrained")
+    q = tensor.quantization if tensor.quantized else None
+    flat = np.asarray(values).ravel()
+    levels = _levels(tensor.dtype, q) if q is not None else None
+    if q is None or levels is None:
+        finite = flat[np.isfinite(flat)].astype(np.float64)
+        ax.hist(finite, bins=100, color=BLUE)
+        ax.set_xlabel("stored value" if tensor.quantized else "value")
+        what = f"{flat.size:,} values of {tensor.dtype}"
+    else:
+        low, high = min(levels[0], int(flat.min())), max(levels[1], int(flat.max()))
+        counts = np.bincount(flat.astype(np.int64) - low, minlength=high - low + 1)
+        used = np.flatnonzero(counts) + low
+        ax.bar(np.arange(low, high + 1), counts, width=1.0 if high - low >= 64 else 0.9, color=BLUE, linewidth=0)
+        for start, stop in ((low - 0.5, used[0] - 0.5), (used[-1] + 0.5, high + 0.5)):
+            if stop > start:
+                ax.axvspan(start, stop, color=ORANGE, alpha=0.25, linewidth=0)
+        ax.set_xlim(low - 0.5, high + 0.5)
+        ax.set_xlabel("stored value")
+        what = f"{len(used)} of {high - low + 1} levels used, {_scales(q)}"
+    ax.axvline(0 if q is None or q.per_channel else float(q.zero_point[0]), color=GREY, linewidth=0.8)
+    ax.set_ylabel("weights")
+    ax.set_title(f"{_plain(tensor.name)}\n{what}", fontsize=10, loc="left")
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _levels(dtype: str, q: ir.Quantization) -> tuple[int, int] | None:
+    """Smallest and largest stored number; None when there are too many to draw one by one."""
+    if not 1 <= q.bits < MAX_LEVELS.bit_length():
+        return None
+    low = 0 if dtype.startswith("uint") else -(2 ** (q.bits - 1))
+    narrow = q.extra.get("narrow_range")
+    return low + int(narrow is not None and bool(np.all(narrow))), low + 2**q.bits - 1
+
+
+def _scales(q: ir.Quantization) -> str:
+    if not q.per_channel:
+        return f"scale {q.scale[0]:.4g}, zero point {q.zero_point[0]}" if len(q.scale) else "no scale"
+    return f"{len(q.scale)} channels with scales from {q.scale.min():.4g} to {q.scale.max():.4g}"
+
+
+def _plain(name: str) -> str:
+    """A name that matplotlib takes as it is: a pair of dollars would start a formula."""
+    return name.replace("$", r"\$")
