@@ -259,9 +259,13 @@ def _tiles(s: Mapping[str, Any]) -> str:
 
 
 def _ports(title: str, ports: Sequence[Mapping[str, Any]]) -> str:
-    rows = [
-        [_name(p["name"]), escape(p["dtype"]), _shape(p["shape"]), escape(p["layout"] or ""), _quant(p)] for p in ports
-    ]
+    rows = []
+    for p in ports:
+        layout = p["layout"] or ""
+        fits = len(layout) == len(p["shape"] or ())  # MindSpore Lite calls vectors NCHW too
+        rows.append(
+            [_name(p["name"]), escape(p["dtype"]), _shape(p["shape"]), escape(layout) if fits else "", _quant(p)]
+        )
     return f"<div class='mli-label'>{title}</div>{_table((), rows)}"
 
 

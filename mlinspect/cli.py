@@ -152,7 +152,11 @@ def _text(frame: pd.DataFrame) -> str:
 
 def _json_cells(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """Cells that are tuples or dicts as JSON text, which every reader of flat tables can take apart."""
-    return frame.assign(**{c: [json.dumps(v, default=str) for v in frame[c]] for c in columns})
+
+    def plain(value: Any) -> Any:
+        return value.tolist() if hasattr(value, "tolist") else str(value)
+
+    return frame.assign(**{c: [json.dumps(v, default=plain) for v in frame[c]] for c in columns})
 
 
 def _csv(frame: pd.DataFrame, out: str) -> None:

@@ -22,7 +22,7 @@ def network(**more):
     w = tensor(1, EVIL, "int8", (2, 2), data=np.zeros((2, 2), np.int8), nbytes=4, quantized=True, quantization=q)
     shape = tensor(4, EVIL, "int32", (2,), data=np.zeros(2, np.int32), nbytes=8)
     tensors = [
-        tensor(0, EVIL, "int8", (1, 2), quantized=True, quantization=q, layout=EVIL),
+        tensor(0, EVIL, "int8", (1, 2), quantized=True, quantization=q, layout="<>"),
         w,
         tensor(2, EVIL),
         tensor(3, EVIL, EVIL, None),
@@ -73,7 +73,7 @@ def test_summary_counts_each_constant_once():
     assert s["schemes"] == {"none": 3, "per_tensor": 2, "per_channel": 0}
     assert s["inputs"] == [
         {
-            "name": EVIL, "dtype": "int8", "shape": (1, 2), "layout": EVIL, "scale": 0.25, "zero_point": 3,
+            "name": EVIL, "dtype": "int8", "shape": (1, 2), "layout": "<>", "scale": 0.25, "zero_point": 3,
             "binding_id": None,
         }
     ]  # fmt: skip
@@ -111,6 +111,7 @@ def test_html_is_balanced_and_escapes_all_that_the_file_says(title):
     }  # fmt: skip
     assert {name for name, _ in page.attributes} <= {"class", "style", "title", "open"}
     assert "".join(page.words).count("<script>") >= 8
+    assert "<>" in page.words
     assert all(re.fullmatch(r"width:[\d.]+%", value) for name, value in page.attributes if name == "style")
 
 

@@ -67,6 +67,22 @@ def test_nested_cells_can_be_read_back(capsys, tmp_path):
     assert [tuple(cell) for cell in pd.read_parquet(tmp_path / "t.parquet").inputs] == model.layers.inputs.tolist()
 
 
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet"])
+def test_attributes_of_every_kind_can_be_written(tmp_path, kind):
+    """Long vectors stay arrays in the tables; numbers, names and missing values share one column."""
+    values = [1, 0.5, "ReLu", None, (1, 2), np.arange(5), {"nested": (True,)}, float("nan")]
+    frame = pd.DataFrame({"layer": range(8), "value": pd.Series(values, dtype=object)})
+    cli.WRITERS[kind](frame, str(tmp_path / "out"))
+    if kind == "json":
+        found = [record["value"] for record in json.loads((tmp_path / "out").read_text())]
+        assert found == [1, 0.5, "ReLu", None, [1, 2], [0, 1, 2, 3, 4], {"nested": [True]}, None]
+    else:
+        read = pd.read_csv if kind == "csv" else pd.read_parquet
+        found = read(tmp_path / "out", **({"keep_default_na": False} if kind == "csv" else {})).value.tolist()
+        want = ["1", "0.5", '"ReLu"', "null", "[1, 2]", "[0, 1, 2, 3, 4]", '{"nested": [true]}', "NaN"]
+        assert found == want
+
+
 def test_query_and_stdout(capsys):
     code, out, _ = run(capsys, "tensors", MODEL, "--query", "role == 'constant' and elements > 300", "--csv", "-")
     assert code == 0
