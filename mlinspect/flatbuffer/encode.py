@@ -11,8 +11,8 @@ import numpy as np
 from flatbuffers import number_types
 
 from mlinspect.errors import SchemaError
-from mlinspect.flatbuffer.decode import _struct_names, _struct_parts, struct_layout
 from mlinspect.flatbuffer.schema import Enum, Field, Schema, Table
+from mlinspect.flatbuffer.structs import struct_layout
 
 _FLAGS = {
     "?": number_types.BoolFlags,
@@ -133,7 +133,7 @@ def _inline_size(schema: Schema, item: Field) -> int:
 
 def _struct(builder: Any, schema: Schema, table: Table, value: Mapping[str, Any], path: str) -> int:
     data = _struct_bytes(schema, table, value, path)
-    align = max(size for _, size in _struct_parts(schema, table))
+    align = struct_layout(schema, table)[2]
     builder.Prep(align, len(data))
     builder.head -= len(data)
     builder.Bytes[builder.head : builder.head + len(data)] = data
@@ -142,7 +142,8 @@ def _struct(builder: Any, schema: Schema, table: Table, value: Mapping[str, Any]
 
 def _struct_bytes(schema: Schema, table: Table, value: Mapping[str, Any], path: str) -> bytes:
     try:
-        return struct_layout(schema, table).pack(*(value[name] for name in _struct_names(schema, table)))
+        layout, names, _ = struct_layout(schema, table)
+        return layout.pack(*(value[name] for name in names))
     except (KeyError, struct.error) as error:
         raise SchemaError(f"{path}: {dict(value)!r} is no {table.name} ({error})") from None
 
@@ -176,8 +177,7 @@ def _vector(builder: Any, schema: Schema, kind: str, values: Any, path: str) -> 
     if kind in schema.tables and schema.tables[kind].is_struct:
         table = schema.tables[kind]
         data = b"".join(_struct_bytes(schema, table, value, f"{path}[{i}]") for i, value in enumerate(values))
-        align = max(size for _, size in _struct_parts(schema, table))
-        return _raw_vector(builder, data, len(values), align)
+        return _raw_vector(builder, data, len(values), struct_layout(schema, table)[2])
     return _offset_vector(builder, schema, kind, values, path)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from mlinspect.errors import SchemaError
@@ -51,10 +51,15 @@ class Enum:
     members: dict[int, str] = field(default_factory=dict)  # union: tag -> type name
     bit_flags: bool = False
 
-    @property
+    @cached_property
     def names(self) -> dict[int, str]:
-        """Value -> name; the first name wins where two share a value."""
-        return {value: name for name, value in reversed(self.values.items())}
+        """Value -> name, ``Unknown(value)`` for others; the first name wins where two share a value."""
+        return _Names((value, name) for name, value in reversed(self.values.items()))
+
+
+class _Names(dict[int, str]):
+    def __missing__(self, value: int) -> str:
+        return f"Unknown({value})"
 
 
 @dataclass(frozen=True)
