@@ -15,6 +15,7 @@ from mlinspect.errors import (
     SchemaError,
     UnsupportedError,
 )
+from mlinspect.execute.registry import register_op
 from mlinspect.model import Model, open  # noqa: A004
 from mlinspect.tables import describe
 
@@ -30,5 +31,6 @@ __all__ = [
     "UnsupportedError",
     "describe",
     "open",
+    "register_op",
     "samples",
 ]

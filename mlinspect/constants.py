@@ -8,6 +8,8 @@ import numpy as np
 
 from mlinspect import ir
 from mlinspect.errors import MlinspectError
+from mlinspect.execute.values import dequantize_array
+from mlinspect.kernels.quantize import dequantize_weights
 
 
 class Constants(Mapping[int | str, np.ndarray]):
@@ -88,11 +90,9 @@ def real(tensor: ir.Tensor, model_format: str) -> np.ndarray:
     ndarray of float32
         In the tensor's own shape.
     """
-    from mlinspect.kernels.quantize import dequantize, dequantize_weights  # noqa: PLC0415
-
     values = stored(tensor)
     if tensor.dtype == "bfloat16":
-        return (values.astype(np.uint32) << 16).view(np.float32)
+        return dequantize_array(values, tensor)
     clusters = tensor.meta.get("quantClusters")
     if clusters is not None and len(clusters):
         return np.asarray(clusters, np.float32)[values.astype(np.int64) + 128]
@@ -110,9 +110,4 @@ def real(tensor: ir.Tensor, model_format: str) -> np.ndarray:
             var_corr=q.extra.get("var_corr"),
             mean_corr=q.extra.get("mean_corr"),
         )
-    if tensor.layout == "MIHW" and q.axis is not None and len(q.scale) == values.shape[0] * values.shape[1]:
-        # scales go by output channel i * M + m
-        multiplier, channels = values.shape[:2]
-        scale = q.scale.astype(np.float32).reshape(channels, multiplier).T[:, :, None, None]
-        return values.astype(np.float32) * scale
-    return dequantize(values, q.scale, q.zero_point, axis=q.axis)
+    return dequantize_array(values, tensor)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import mmap
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import IO, Any
@@ -13,6 +14,12 @@ import pandas as pd
 
 from mlinspect import constants, formats, ir, tables
 from mlinspect.errors import ModelFormatError
+from mlinspect.execute.engine import execute
+from mlinspect.execute.ports import Inputs, bind_inputs, require_inputs, wanted_tensors
+from mlinspect.execute.programs import Programs
+from mlinspect.execute.session import Session
+from mlinspect.execute.trace import Trace
+from mlinspect.execute.values import dequantize_array
 from mlinspect.flatbuffer import Schema, load_schema
 
 
@@ -159,6 +166,105 @@ class Model:
     def dequantized(self) -> constants.Constants:
         """Constants as the real numbers (float32) that they stand for, by tensor id or name."""
         return constants.Constants(self.network, lambda tensor: constants.real(tensor, self.format))
+
+    @cached_property
+    def _programs(self) -> Programs:
+        return Programs(self.network)
+
+    def run(
+        self,
+        inputs: Inputs,
+        *,
+        outputs: Sequence[str | int] | None = None,
+        mode: str = "vendor",
+        quantize: bool = False,
+        dequantize: bool = False,
+    ) -> dict[str, np.ndarray]:
+        """Compute the outputs in numpy.
+
+        Parameters
+        ----------
+        inputs : dict by name or position, sequence in the order of ``model.inputs``, or one array
+            In the inputs' own shapes and stored dtypes.
+        outputs : sequence of str or int, optional
+            Tensors to compute, by output name, tensor name or tensor id; the model's outputs by default. What they do
+            not need is not computed.
+        mode : {"vendor", "float"}
+            ``"vendor"`` reproduces the arithmetic of the vendor's runtime; ``"float"`` runs the same graph on real
+            (dequantised) values without rounding: the difference is the price of quantisation.
+        quantize : bool
+            Float arrays for quantised inputs are real values, to be quantised first.
+        dequantize : bool
+            Give quantised outputs as real float32 values.
+
+        Returns
+        -------
+        dict of str to ndarray
+            By output name, in the order of ``model.outputs``; a repeated or empty name gets a suffix.
+
+        Raises
+        ------
+        InputError
+            An array is missing, or has the wrong dtype or shape.
+        UnsupportedError
+            A layer has no arithmetic; raised before anything is computed.
+        ExecutionError
+            A layer failed.
+
+        Examples
+        --------
+        >>> import mlinspect as mi
+        >>> model = mi.open(mi.samples.path("digits_cnn.armnn"))
+        >>> scores = model.run(mi.samples.digits().images[:1].astype("float32") / 16)
+        >>> [int(array.argmax()) for array in scores.values()], int(mi.samples.digits().labels[0])
+        ([6], 6)
+        """
+        wanted = wanted_tensors(self.network, outputs)
+        program = self._programs.get(mode, wanted.values())
+        feeds = bind_inputs(self.network, inputs, mode, quantize)
+        require_inputs(self.network, feeds, set(program.needed))
+        values = execute(program, feeds)
+        found = {name: values[tensor] for name, tensor in wanted.items()}
+        if dequantize:
+            return {
+                name: dequantize_array(array, self.network.tensors[wanted[name]]) for name, array in found.items()
+            }
+        return found
+
+    def trace(self, inputs: Inputs, *, mode: str = "vendor", quantize: bool = False) -> Trace:
+        """Compute the outputs and keep every intermediate.
+
+        Parameters
+        ----------
+        inputs, mode, quantize
+            As for :meth:`run`, whose bits a trace never changes.
+
+        Returns
+        -------
+        Trace
+            Mapping from tensor id or name to array, with ``.stats`` and ``.outputs``.
+        """
+        program = self._programs.get(mode, wanted_tensors(self.network, None).values())
+        feeds = bind_inputs(self.network, inputs, mode, quantize)
+        require_inputs(self.network, feeds, set(program.needed))
+        return Trace(self.network, execute(program, feeds, keep_all=True))
+
+    def session(self, inputs: Inputs, *, mode: str = "vendor", quantize: bool = False) -> Session:
+        """A run that goes layer by layer: ``step``, ``run_to``, ``finish``.
+
+        Parameters
+        ----------
+        inputs, mode, quantize
+            As for :meth:`run`.
+
+        Returns
+        -------
+        Session
+        """
+        program = self._programs.get(mode, wanted_tensors(self.network, None).values())
+        feeds = bind_inputs(self.network, inputs, mode, quantize)
+        require_inputs(self.network, feeds, set(program.needed))
+        return Session(self.network, program, feeds)
 
     def summary(self) -> dict[str, Any]:
         """The facts that the card shows, as plain data."""

@@ -1,0 +1,56 @@
+"""Network + mode + wanted tensors -> a program to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from mlinspect import ir
+from mlinspect.errors import UnsupportedError
+from mlinspect.execute import bind_armnn, registry
+from mlinspect.execute.engine import Compute, Program, plan
+
+MODES = ("vendor", "float")
+
+
+class Programs:
+    """Programs of one network, each made once; what they share (decoded constants) is shared."""
+
+    def __init__(self, network: ir.Network) -> None:
+        self.network = network
+        self._registry = registry.changes()
+        self._binders: dict[str, Callable[[ir.Layer], Compute | None]] = {}
+        self._programs: dict[tuple[str, tuple[int, ...]], Program] = {}
+
+    def get(self, mode: str, wanted: Iterable[int]) -> Program:
+        """The program that leads to the wanted tensors.
+
+        Raises
+        ------
+        ValueError
+            Unknown mode.
+        """
+        if mode not in MODES:
+            raise ValueError(f"mode {mode!r} is unknown: use one of {', '.join(map(repr, MODES))}")
+        if self._registry != registry.changes():  # an operator was registered since
+            self._registry = registry.changes()
+            self._binders.clear()
+            self._programs.clear()
+        key = (mode, tuple(wanted))
+        if key not in self._programs:
+            if mode not in self._binders:
+                self._binders[mode] = self._binder(mode)
+            self._programs[key] = plan(self.network, key[1], self._binders[mode], _load)
+        return self._programs[key]
+
+    def _binder(self, mode: str) -> Callable[[ir.Layer], Compute | None]:
+        if self.network.format == "armnn":
+            return bind_armnn.binder(self.network, mode)
+        raise UnsupportedError("running MindSpore Lite models is not supported yet")
+
+
+def _load(tensor: ir.Tensor) -> np.ndarray:
+    array = tensor.array
+    assert array is not None
+    return array

@@ -1,0 +1,143 @@
+"""Which function computes which operator: a table by format and operator name, open to users."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlinspect import ir
+
+Result = np.ndarray | tuple[Any, ...]
+Function = Callable[..., Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What an operator's function is told of the layer that it computes.
+
+    Attributes
+    ----------
+    layer : ir.Layer
+    inputs, outputs : tuple of ir.Tensor
+        The operands as declared: shape, dtype, quantisation, layout.
+    mode : {"vendor", "float"}
+    """
+
+    layer: ir.Layer
+    inputs: tuple[ir.Tensor, ...]
+    outputs: tuple[ir.Tensor, ...]
+    mode: str = "vendor"
+
+    @property
+    def name(self) -> str:
+        """The layer's name."""
+        return self.layer.name
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        """The layer's attributes, by the schema's own names."""
+        return self.layer.attrs  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """A registered function.
+
+    Attributes
+    ----------
+    function : callable
+        ``function(call, *arrays) -> array or tuple of arrays``.
+    stored : bool or tuple of int
+        Which operands it takes as they are stored (True: all, and it gives its results as stored); the others come
+        decoded to real float32 values.
+    integers : bool
+        Takes int32 operands as they are stored.
+    reference : {"vendor", "published definition", "user"}
+        Whose arithmetic it follows.
+    """
+
+    function: Function
+    stored: bool | tuple[int, ...] = False
+    integers: bool = False
+    reference: str = "vendor"
+
+
+OPS: dict[str, dict[str, Op]] = {"armnn": {}, "mslite": {}}
+# by (format, layer name): a user's function for one layer
+LAYER_OPS: dict[tuple[str, str], Op] = {}
+_user_ops: list[Op] = []
+
+
+def changes() -> int:
+    """How often users have registered operators: programs made before are out of date."""
+    return len(_user_ops)
+
+
+def op(
+    model_format: str,
+    *names: str,
+    stored: bool | tuple[int, ...] = False,
+    integers: bool = False,
+    reference: str = "vendor",
+) -> Callable[[Function], Function]:
+    """Register a function for operators of a format (for this package's own ``ops_*`` modules)."""
+
+    def register(function: Function) -> Function:
+        for name in names:
+            OPS[model_format][name] = Op(function, stored, integers, reference)
+        return function
+
+    return register
+
+
+def register_op(
+    model_format: str, name: str, *, layer: str | None = None, stored: bool = False
+) -> Callable[[Function], Function]:
+    """Supply or replace the arithmetic of an operator.
+
+    Parameters
+    ----------
+    model_format : {"armnn", "mslite"}
+    name : str
+        The operator's name as in ``model.layers.op``, for instance ``"StandIn"``.
+    layer : str, optional
+        Only for the layer of this name.
+    stored : bool
+        Operands and results are the stored numbers; otherwise real values as float32, which are quantised as the
+        output tensor wants.
+
+    Returns
+    -------
+    callable
+        A decorator for ``function(call, *arrays) -> array or tuple of arrays``, where ``call`` is a
+        :class:`~mlinspect.execute.registry.Call` (``call.name``, ``call.attrs``, ``call.outputs[0].shape``).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import mlinspect as mi
+    >>> @mi.register_op("armnn", "StandIn", layer="my_prelu")
+    ... def prelu(call, x, slope):
+    ...     return np.where(x < 0, x * slope, x)
+    """
+    if model_format not in OPS:
+        raise ValueError(f"unknown format {model_format!r}: use one of {', '.join(OPS)}")
+
+    def register(function: Function) -> Function:
+        entry = Op(function, stored, reference="user")
+        _user_ops.append(entry)
+        if layer is None:
+            OPS[model_format][name] = entry
+        else:
+            LAYER_OPS[model_format, layer] = entry
+        return function
+
+    return register
+
+
+def find_op(model_format: str, layer: ir.Layer) -> Op | None:
+    """The function that computes a layer, or None."""
+    return LAYER_OPS.get((model_format, layer.name)) or OPS[model_format].get(layer.op)
