@@ -69,7 +69,7 @@ def batch_norm(
 
 
 def instance_norm(x: np.ndarray, gamma: np.ndarray | float, beta: np.ndarray | float, *, epsilon: float) -> np.ndarray:
-    """Normalise every channel of every image by its own mean and population variance.
+    """Normalise every channel of every image by its own mean and population variance, found in two passes.
 
     Parameters
     ----------
@@ -85,8 +85,7 @@ def instance_norm(x: np.ndarray, gamma: np.ndarray | float, beta: np.ndarray | f
 
     Notes
     -----
-    Arm NN ``InstanceNormalization`` (reference backend: sequential float32, two passes); MindSpore Lite
-    ``InstanceNorm``.
+    Arm NN ``InstanceNormalization`` (reference backend: sequential float32).
 
     Examples
     --------
@@ -103,12 +102,67 @@ def instance_norm(x: np.ndarray, gamma: np.ndarray | float, beta: np.ndarray | f
     return centred
 
 
-def _normalize_last(rows: np.ndarray, epsilon: float) -> np.ndarray:
-    """Zero mean and unit variance of every row."""
-    centred = rows - rows.mean(axis=1, keepdims=True)
-    variance = np.einsum("ij,ij->i", centred, centred) / np.float32(rows.shape[1])
-    centred /= np.sqrt(variance + np.float32(epsilon))[:, None]
-    return centred
+def _fused_square_sum(x: np.ndarray) -> np.ndarray:
+    """Sum of squares along axis 0, one after the other in float32, each product and sum rounded once together.
+
+    MindSpore Lite's binary has such fused multiply-adds. Where a variance is the difference of two nearly equal
+    moments, the last place of their sums decides its leading digits.
+    """
+    total = np.zeros(x.shape[1:], np.float32)
+    for squares in np.square(x, dtype=np.float64):  # exact
+        total = (total + squares).astype(np.float32)
+    return total
+
+
+def _inverse_deviation(mean: np.ndarray, mean_square: np.ndarray, epsilon: float) -> np.ndarray:
+    """``1 / sqrt(mean_square - mean**2 + epsilon)`` with a fused multiply-subtract."""
+    variance = (mean_square - np.square(mean, dtype=np.float64)).astype(np.float32)
+    return np.float32(1) / np.sqrt(variance + np.float32(epsilon))
+
+
+def instance_norm_one_pass(
+    x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, *, epsilon: float, double: bool = False
+) -> np.ndarray:
+    """The same from the sums of ``x`` and ``x * x``, which loses digits where the mean is large.
+
+    Parameters
+    ----------
+    x : ndarray of float32, shape (N, *spatial, C)
+    gamma, beta : ndarray of float32, shape (C,)
+    epsilon : float
+        Added to the variance.
+    double : bool
+        Sum in float64 instead of float32.
+
+    Returns
+    -------
+    ndarray of float32
+        Shape of ``x``.
+
+    Notes
+    -----
+    MindSpore Lite ``InstanceNorm``; ``double`` for tensors whose format is NCHW.
+
+    Examples
+    --------
+    >>> x, five, ten = np.float32([1, 3, 5, 7]).reshape(1, 2, 2, 1), np.float32([5]), np.float32([10])
+    >>> instance_norm_one_pass(x, five, ten, epsilon=20).ravel().tolist()
+    [7.0, 9.0, 11.0, 13.0]
+    """
+    places = x.reshape(x.shape[0], -1, x.shape[-1])
+    count = places.shape[1]
+    if double:
+        wide = places.mean(1, np.float64)
+        slope = gamma / np.sqrt((places * places).mean(1, np.float64) - wide * wide + epsilon)
+        mean, slope = wide.astype(np.float32), slope.astype(np.float32)
+    else:
+        mean = sum_sequential(places, 1) / np.float32(count)
+        mean_square = _fused_square_sum(np.moveaxis(places, 1, 0)) / np.float32(count)
+        slope = gamma * _inverse_deviation(mean, mean_square, epsilon)
+    out = places - mean[:, None]
+    out *= slope[:, None]
+    out += beta
+    return out.reshape(x.shape)
 
 
 def layer_norm(
@@ -138,15 +192,32 @@ def layer_norm(
 
     Notes
     -----
-    MindSpore Lite ``LayerNormFusion`` (``begin_norm_axis``).
+    MindSpore Lite ``LayerNormFusion`` (``begin_norm_axis``): the variance is the mean square less the squared mean, in
+    float32. Both are summed in 8 lanes (from 32 elements on), then 4 (from 16 on), then one by one.
 
     Examples
     --------
     >>> layer_norm(np.float32([[1, 3], [5, 5]]), epsilon=0.0001).round(3).tolist()
     [[-1.0, 1.0], [0.0, 0.0]]
     """
-    outer = int(np.prod(x.shape[: begin_axis % x.ndim]))
-    out = _normalize_last(x.reshape(outer, -1), epsilon).reshape(x.shape)
+    begin_axis %= x.ndim
+    outer, length = int(np.prod(x.shape[:begin_axis])), int(np.prod(x.shape[begin_axis:]))
+    rows = x.reshape(outer, length)
+    total, squares, done = np.zeros(outer, np.float32), np.zeros(outer, np.float32), 0
+    for lanes in (8, 4):
+        if length >= 4 * lanes:
+            end = length - (length - done) % lanes
+            blocks = rows[:, done:end].reshape(outer, (end - done) // lanes, lanes)
+            total += sum_sequential(sum_sequential(blocks, 1), 1)
+            squares += sum_sequential(_fused_square_sum(np.moveaxis(blocks, 1, 0)), 1)
+            done = end
+    for rest in rows[:, done:].T:
+        total += rest
+        squares = (squares + np.square(rest, dtype=np.float64)).astype(np.float32)
+    mean = total / np.float32(length)
+    out = rows - mean[:, None]
+    out *= _inverse_deviation(mean, squares / np.float32(length), epsilon)[:, None]
+    out = out.reshape(x.shape)
     if gamma is not None:
         out *= gamma
     if beta is not None:
@@ -173,7 +244,7 @@ def group_norm(x: np.ndarray, groups: int, gamma: np.ndarray, beta: np.ndarray, 
 
     Notes
     -----
-    MindSpore Lite ``GroupNormFusion``.
+    MindSpore Lite ``GroupNormFusion`` (which the runtime 2.0.0 has no kernel for).
 
     Examples
     --------
@@ -182,9 +253,11 @@ def group_norm(x: np.ndarray, groups: int, gamma: np.ndarray, beta: np.ndarray, 
     [-0.5, 0.5, 0.0, 0.0]
     """
     batch, channels = x.shape[0], x.shape[-1]
-    by_group = x.reshape(batch, -1, groups, channels // groups).swapaxes(1, 2)
-    rows = _normalize_last(by_group.reshape(batch * groups, -1), epsilon)
-    out = np.ascontiguousarray(rows.reshape(by_group.shape).swapaxes(1, 2)).reshape(x.shape)
+    out = x.reshape(batch, -1, groups, channels // groups)
+    out = out - out.mean((1, 3), np.float64, keepdims=True).astype(np.float32)
+    variance = np.square(out).mean((1, 3), np.float64, keepdims=True).astype(np.float32)
+    out /= np.sqrt(variance + np.float32(epsilon))
+    out = out.reshape(x.shape)
     out *= gamma
     out += beta
     return out

@@ -36,12 +36,14 @@ def normalize_axes(axes: Sequence[int] | int | None, ndim: int) -> tuple[int, ..
     >>> normalize_axes((-1, 0), 3), normalize_axes((), 2)
     ((0, 2), (0, 1))
     """
-    if axes is None or np.size(axes) == 0:
-        return tuple(range(ndim))
-    wanted = [int(axis) for axis in np.atleast_1d(axes)]
+    return tuple(sorted(set(_in_order(axes, ndim))))
+
+
+def _in_order(axes: Sequence[int] | int | None, ndim: int) -> list[int]:
+    wanted = [] if axes is None else [int(axis) for axis in np.atleast_1d(axes)]
     if any(not -ndim <= axis < ndim for axis in wanted):
         raise ValueError(f"axes {tuple(wanted)} of an array with {ndim} axes")
-    return tuple(sorted({axis % ndim for axis in wanted}))
+    return [axis % ndim for axis in wanted] or list(range(ndim))
 
 
 def _fold(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
@@ -96,10 +98,6 @@ def _reduced_shape(shape: tuple[int, ...], axes: tuple[int, ...], keepdims: bool
     return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
-def _count(x: np.ndarray, axes: tuple[int, ...]) -> int:
-    return int(np.prod([x.shape[axis] for axis in axes]))
-
-
 def _sum(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
     if x.dtype == np.float32:
         return sum_sequential(x, axes, keepdims)
@@ -112,12 +110,11 @@ def _prod(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
 
 
 def _mean(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+    count = int(np.prod([x.shape[axis] for axis in axes]))
+    total = _sum(x, axes, keepdims)
     if x.dtype == np.float32:
-        return sum_sequential(x, axes, keepdims) / np.float32(_count(x, axes))
-    mean = x
-    for axis in axes:  # MindSpore Lite truncates after every axis
-        mean = np.trunc(np.add.reduce(mean, axis=axis, dtype=x.dtype, keepdims=True) / x.shape[axis]).astype(x.dtype)
-    return mean.reshape(_reduced_shape(x.shape, axes, keepdims))
+        return total / np.float32(count)
+    return np.trunc(total / count).astype(x.dtype)
 
 
 def _extreme(x: np.ndarray, axes: tuple[int, ...], keepdims: bool, largest: bool) -> np.ndarray:
@@ -141,12 +138,12 @@ _REDUCTIONS = {
 
 
 def reduce(x: np.ndarray, mode: str, axes: Sequence[int] | int | None = None, keepdims: bool = False) -> np.ndarray:
-    """Reduce over axes.
+    """Reduce over axes, all at once.
 
     Parameters
     ----------
     x : ndarray of float32, int32 or bool
-        Integers are reduced in their own type: sums and products wrap, the mean truncates toward zero axis by axis.
+        Integers are reduced in their own type: sums and products wrap, the mean truncates toward zero.
     mode : {"sum", "mean", "prod", "max", "min", "sum_square", "asum", "l2", "all"}
         ``asum`` adds absolute values, ``l2`` is the root of ``sum_square``. Maxima start at -FLT_MAX, minima at
         FLT_MAX, and pass over NaN.
@@ -167,7 +164,6 @@ def reduce(x: np.ndarray, mode: str, axes: Sequence[int] | int | None = None, ke
     Notes
     -----
     Arm NN ``Reduce`` and ``Mean`` (reference backend): sequential float32, the mean divided once at the end.
-    MindSpore Lite ``ReduceFusion``: the same sums up to their order.
 
     Examples
     --------
@@ -175,6 +171,51 @@ def reduce(x: np.ndarray, mode: str, axes: Sequence[int] | int | None = None, ke
     array([1.5, 4. ], dtype=float32)
     """
     return _REDUCTIONS[mode](x, normalize_axes(axes, x.ndim), keepdims)
+
+
+def reduce_by_axis(
+    x: np.ndarray, mode: str, axes: Sequence[int] | int | None = None, keepdims: bool = False
+) -> np.ndarray:
+    """Reduce one axis after the other, in the order given.
+
+    Parameters
+    ----------
+    x : ndarray of float32, int32 or bool
+    mode : str
+        As in `reduce`. For integers ``sum_square`` and ``asum`` are plain sums.
+    axes : sequence of int, int or None
+        None or empty: all axes.
+    keepdims : bool
+
+    Returns
+    -------
+    ndarray
+        Of ``x``'s dtype.
+
+    Notes
+    -----
+    MindSpore Lite ``ReduceFusion``. What its runtime 2.0.0 gets wrong is kept: a float32 maximum starts at the smallest
+    positive normal number (``FLT_MIN``), so maxima below come out as that, unless nothing but axes of length 1 lies
+    behind the reduced one, or all reduced axes have length 1.
+
+    Examples
+    --------
+    >>> x = np.float32([[-1, -2], [-3, -4]])
+    >>> reduce_by_axis(x, "max", 1).tolist(), reduce_by_axis(x, "max", 0).tolist()
+    ([-1.0, -3.0], [1.1754943508222875e-38, 1.1754943508222875e-38])
+    """
+    order = _in_order(axes, x.ndim)
+    out = x
+    if mode in ("sum_square", "asum"):
+        if x.dtype == np.float32:
+            out = x * x if mode == "sum_square" else np.abs(x)
+        mode = "sum"
+    flawed = mode == "max" and x.dtype == np.float32 and any(x.shape[axis] > 1 for axis in order)
+    for axis in order:
+        out = reduce(out, mode, axis, keepdims=True)
+        if flawed and np.prod(out.shape[axis + 1 :]) > 1:
+            out = np.maximum(out, np.finfo(np.float32).tiny)
+    return out.reshape(_reduced_shape(x.shape, tuple(order), keepdims))
 
 
 def arg_extreme(x: np.ndarray, axis: int, largest: bool = True, first_nan_wins: bool = True) -> np.ndarray:

@@ -19,7 +19,7 @@ def source_coordinates(n_in: int, n_out: int, transform: str, *, by_division: bo
         ``(i + 0.5) * scale``, with ``scale = n_in / n_out``.
     by_division : bool
         False (Arm NN): ``i * (n_in / n_out)``. True (MindSpore Lite): ``i / (n_out / n_in)``, which rounds differently,
-        and no coordinate lies below 0.
+        no coordinate lies below 0, and the only cell of an output with aligned corners is at NaN (0 / 0).
 
     Returns
     -------
@@ -36,12 +36,11 @@ def source_coordinates(n_in: int, n_out: int, transform: str, *, by_division: bo
     cells = np.arange(n_out, dtype=np.float32)
     if transform in ("half_pixel", "tf_half_pixel_for_nn"):
         cells += half
-    elif transform == "align_corners" and n_out > 1:
+    elif transform == "align_corners" and (n_out > 1 or by_division):
         n_in, n_out = n_in - 1, n_out - 1
-    if n_in == 0:
-        return np.zeros_like(cells)
     source, target = np.float32(n_in), np.float32(n_out)
-    places = cells / (target / source) if by_division else cells * (source / target)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        places = cells / (target / source) if by_division else cells * (source / target)
     if transform == "half_pixel":
         places -= half
         if by_division:
@@ -49,11 +48,17 @@ def source_coordinates(n_in: int, n_out: int, transform: str, *, by_division: bo
     return places
 
 
-def _cubic_weight(distance: np.ndarray, a: np.float32) -> np.ndarray:
-    """Keys' convolution kernel."""
+def _fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """``a * b + c`` rounded once."""
+    return (np.multiply(a, b, dtype=np.float64) + c).astype(np.float32)
+
+
+def _cubic_weight(distance: np.ndarray, coefficient: float) -> np.ndarray:
+    """Keys' convolution kernel, with the fused multiply-adds of MindSpore Lite's binary."""
     d = np.abs(distance)
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = a * d * d * d - 5 * a * d * d + 8 * a * d - 4 * a
+    a = np.full_like(d, coefficient)
+    near = _fused(_fused(a + 2, d, -(a + 3)) * d, d, np.ones_like(d))
+    far = _fused(8 * a, d, _fused(a * d * d, d, -(5 * a * d * d))) - 4 * a
     return np.where(d <= 1, near, np.where(d <= 2, far, np.float32(0)))
 
 
@@ -62,11 +67,15 @@ def _taps(
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Input cells that every output cell is mixed from, and their weights; both (taps, n_out)."""
     floor = np.floor(places)
-    whole = floor.astype(np.int64)
+    whole = np.nan_to_num(floor).astype(np.int64)
     weights: np.ndarray | None = None
     if method == "nearest":
         # half away from zero; a float32 sum could round up to the next integer
-        cells = np.floor(places.astype(np.float64) + 0.5).astype(np.int64) if transform == "align_corners" else whole
+        cells = (
+            np.floor(np.nan_to_num(places.astype(np.float64)) + 0.5).astype(np.int64)
+            if transform == "align_corners"
+            else whole
+        )
         cells = cells[None]
     elif method == "linear":
         upper = np.ceil(places).astype(np.int64) if transform == "half_pixel" and not by_division else whole + 1
@@ -76,7 +85,7 @@ def _taps(
     elif method == "cubic":
         offsets = np.arange(-1, 3)[:, None]
         cells = whole + offsets
-        weights = _cubic_weight(offsets.astype(np.float32) - (places - floor), np.float32(cubic_coeff))
+        weights = _cubic_weight(offsets.astype(np.float32) - (places - floor), cubic_coeff)
     else:
         raise ValueError(f"no resize method {method!r}")
     return np.clip(cells, 0, n_in - 1), weights

@@ -9,6 +9,7 @@ from mlinspect.kernels.normalize import (
     batch_norm,
     group_norm,
     instance_norm,
+    instance_norm_one_pass,
     l2_normalize,
     layer_norm,
     local_response_norm,
@@ -73,11 +74,55 @@ def test_instance_norm_follows_the_loops_to_the_bit(seed):
         assert np.array_equal(got[n, :, :, c].ravel(), want)
 
 
-def test_instance_norm_by_channel():
+def slow_moments(lanes):
+    """Sum and sum of squares down each column as MindSpore Lite's binary has them: the product is not rounded."""
+    total, squares = np.zeros((2, lanes.shape[1]), np.float32)
+    for row in lanes:
+        total = total + row
+        squares = np.float32(squares + row.astype(np.float64) ** 2)
+    return total, squares
+
+
+def slow_inverse_deviation(mean, mean_square, epsilon):
+    variance = np.float32(mean_square - mean.astype(np.float64) ** 2)
+    return np.float32(1) / np.sqrt(variance + np.float32(epsilon))
+
+
+@pytest.mark.parametrize("mean", [0, 3, 100])
+def test_instance_norm_in_one_pass(mean):
+    x, gamma, beta = normal(0, 2, 5, 4, 3) + mean, normal(1, 3), normal(2, 3)
+    got = instance_norm_one_pass(x, gamma, beta, epsilon=1e-4)
+    for n in range(2):
+        places = x[n].reshape(20, 3)
+        total, squares = slow_moments(places)
+        centre = total / np.float32(20)
+        slope = gamma * slow_inverse_deviation(centre, squares / np.float32(20), 1e-4)
+        np.testing.assert_allclose(got[n].reshape(20, 3), (places - centre) * slope + beta, rtol=1e-6, atol=1e-6)
+
+
+def test_instance_norms_as_mindspore_lite_computed():
+    x = np.float32(100 + np.sin(np.arange(24) * 1.7).round(2)).reshape(1, 3, 4, 2)
+    one, zero = np.ones(2, np.float32), np.zeros(2, np.float32)
+    want = [0.017583467066287994, 1.2977643013000488, -0.3480217456817627, -1.4504539966583252]
+    got = instance_norm_one_pass(x, one, zero, epsilon=1e-4).ravel()[:4]
+    np.testing.assert_allclose(got, want, rtol=3e-7)
+    assert abs(instance_norm(x, 1, 0, epsilon=1e-4).ravel()[1] - want[1]) > 1e-4  # two passes see the true variance
+
+
+@pytest.mark.parametrize("function", [instance_norm, instance_norm_one_pass])
+def test_instance_norm_by_channel(function):
     x, gamma, beta = normal(0, 2, 4, 3), normal(1, 3), normal(2, 3)
     wide = x.astype(np.float64)
     want = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 0.1) * gamma + beta
-    np.testing.assert_allclose(instance_norm(x, gamma, beta, epsilon=0.1), want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(function(x, gamma, beta, epsilon=0.1), want, rtol=1e-5, atol=1e-6)
+
+
+def test_instance_norm_in_double():
+    x, gamma, beta = normal(0, 2, 16, 3) + 5, normal(1, 3), normal(2, 3)
+    wide = x.astype(np.float64)
+    want = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 0.1) * gamma + beta
+    got = instance_norm_one_pass(x, gamma, beta, epsilon=0.1, double=True)
+    np.testing.assert_allclose(got, want, rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.parametrize("begin", [-1, 0, 1, -2])
@@ -87,9 +132,42 @@ def test_layer_norm(begin):
     axes = tuple(range(begin % 3, 3))
     wide = x.astype(np.float64)
     want = (wide - wide.mean(axes, keepdims=True)) / np.sqrt(wide.var(axes, keepdims=True) + 0.01)
-    np.testing.assert_allclose(layer_norm(x, epsilon=0.01, begin_axis=begin), want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(layer_norm(x, epsilon=0.01, begin_axis=begin), want, rtol=1e-4, atol=1e-5)
     got = layer_norm(x, gamma, beta, epsilon=0.01, begin_axis=begin)
-    np.testing.assert_allclose(got, want * gamma + beta, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(got, want * gamma + beta, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("mean", [0, 3, 100])
+@pytest.mark.parametrize("length", [2, 7, 15, 16, 18, 31, 32, 39, 64, 103])
+def test_layer_norm_adds_in_lanes(length, mean):
+    x = normal(length, 3, length) + mean
+    got = layer_norm(x, epsilon=1e-5)
+    for row, line in zip(x, got, strict=True):
+        total = squares = np.float32(0)
+        done = 0
+        for lanes in (8, 4):
+            if length >= 4 * lanes:
+                end = done + (length - done) // lanes * lanes
+                lane_totals, lane_squares = slow_moments(row[done:end].reshape(-1, lanes))
+                total += np.add.accumulate(lane_totals)[-1]
+                squares += np.add.accumulate(lane_squares)[-1]
+                done = end
+        for value in row[done:]:
+            total += value
+            squares = np.float32(squares + np.float64(value) ** 2)
+        centre = total / np.float32(length)
+        want = (row - centre) * slow_inverse_deviation(centre, squares / np.float32(length), 1e-5)
+        np.testing.assert_allclose(line, want, rtol=3e-7)
+
+
+def test_layer_norms_as_mindspore_lite_computed():
+    x = np.float32(100 + np.sin(np.arange(39) * 1.7).round(2))
+    got = [layer_norm(x[None, :length], epsilon=1e-5)[0, :4] for length in (18, 39)]
+    want = [
+        [-0.03914280980825424, 1.3844026327133179, -0.41300711035728455, -1.3764160871505737],
+        [-0.036648571491241455, 1.3645167350769043, -0.4046352207660675, -1.352898120880127],
+    ]
+    np.testing.assert_allclose(got, want, rtol=3e-7)
 
 
 def test_group_norm():

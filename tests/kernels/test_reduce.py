@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlinspect.kernels.reduce import arg_extreme, cumsum, normalize_axes, reduce, sum_sequential, top_k
+from mlinspect.kernels.reduce import arg_extreme, cumsum, normalize_axes, reduce, reduce_by_axis, sum_sequential, top_k
 
 few = settings(derandomize=True, deadline=None, max_examples=40)
 seeds = st.integers(0, 2**32 - 1)
@@ -96,14 +96,56 @@ def test_extremes_pass_over_nan_and_start_at_the_largest_finite_number():
     assert reduce(-x, "min", 1).tolist() == [-2, limit, limit]
 
 
-def test_integers_wrap_and_their_mean_truncates_axis_by_axis():
+def test_integers_wrap_and_their_mean_truncates():
     x = np.int32([[2**30, 2**30, 7], [-3, -4, -7]])
     assert reduce(x, "sum", 1).tolist() == [-(2**31) + 7, -14]
     assert reduce(x[1:], "mean", 1).tolist() == [-4]
-    assert reduce(np.int32([[-3, -4, -7], [1, 1, 1]]), "mean").tolist() == -1  # -4.67 -> -4; (-4 + 1) / 2 -> -1
+    assert reduce(np.int32([[-3, -4, -7], [1, 1, 1]]), "mean") == -1  # -11 / 6
     assert reduce(x, "max", 0).dtype == np.int32
     assert reduce(np.int32([-5, -7]), "max") == -5
     assert reduce(np.int32([2**20, 2**12]), "prod") == 0
+
+
+def test_integer_means_axis_by_axis_truncate_after_each():
+    x = np.int32([[1, 1, 1], [-1, -1, 0]])
+    assert reduce_by_axis(x, "mean", (1, 0)) == 0  # 1 and 0, then 1 / 2
+    assert reduce_by_axis(np.int32([[3, 4], [8, 8]]), "mean", (1, 0)) == 5  # 3 and 8, then 11 / 2
+    assert reduce(np.int32([[3, 4], [8, 9]]), "mean") == 6
+    assert reduce_by_axis(np.int32([[3, 4], [8, 9]]), "mean", (1, 0)) == 5
+
+
+def test_integer_squares_and_absolute_values_are_plain_sums_in_mindspore_lite():
+    x = np.int32([[-3, 2], [1, 5]])
+    assert reduce_by_axis(x, "sum_square", 1).tolist() == reduce_by_axis(x, "asum", 1).tolist() == [-1, 6]
+    assert reduce(x, "asum", 1).tolist() == [5, 6]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "prod", "min", "sum_square", "asum", "l2"])
+@given(case=arrays_and_axes())
+@few
+def test_axis_by_axis_is_the_same_but_for_rounding(mode, case):
+    x, axes = case
+    np.testing.assert_allclose(reduce_by_axis(x, mode, axes), reduce(x, mode, axes), rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "flawed"),  # as MindSpore Lite 2.0.0 answered
+    [
+        ((2, 3, 4, 16), (3,), False),
+        ((2, 3, 4, 16), (1,), True),
+        ((2, 3, 4, 16), (0, 1, 2, 3), True),
+        ((2, 3, 4), (2, 1), False),
+        ((2, 3, 4), (1, 2), True),
+        ((2, 1, 3), (1,), False),
+        ((2, 3, 1), (1,), False),
+    ],
+)
+def test_maxima_below_zero_in_mindspore_lite(shape, axes, flawed):
+    x = -1 - np.random.default_rng(0).random(shape, np.float32)
+    right = reduce(x, "max", axes)
+    wrong = np.full_like(right, np.finfo(np.float32).tiny)
+    assert np.array_equal(reduce_by_axis(x, "max", axes), wrong if flawed else right)
+    assert np.array_equal(reduce_by_axis(x + 3, "max", axes), reduce(x + 3, "max", axes))
 
 
 def test_all():

@@ -37,7 +37,7 @@ def mslite_place(i, n_in, n_out, transform):
     return max(F(0), F(i + 0.5) / scale - F(0.5)) if transform == "half_pixel" else F(i) / scale
 
 
-@given(n_in=st.integers(1, 300), n_out=st.integers(1, 300), transform=st.sampled_from(TRANSFORMS))
+@given(n_in=st.integers(1, 300), n_out=st.integers(2, 300), transform=st.sampled_from(TRANSFORMS))
 @few
 def test_coordinates_to_the_bit(n_in, n_out, transform):
     for place, by_division in ((armnn_place, False), (mslite_place, True)):
@@ -103,6 +103,7 @@ def test_nearest_copies_any_dtype():
 @few
 def test_cubic_is_the_sum_over_sixteen_cells(image, transform, a):
     x, size = image
+    size = tuple(max(2, n) for n in size) if transform == "align_corners" else size
 
     def weight(d):
         d = abs(d)
@@ -122,7 +123,34 @@ def test_cubic_is_the_sum_over_sixteen_cells(image, transform, a):
             for cy, wy in taps(i, x.shape[1], size[0])
             for cx, wx in taps(j, x.shape[2], size[1])
         )
-        np.testing.assert_allclose(got[:, i, j], want, rtol=1e-5, atol=5e-6)
+        np.testing.assert_allclose(got[:, i, j], want, rtol=1e-5, atol=1e-5)
+
+
+def test_cubic_as_mindspore_lite_computed():
+    x = np.float32([1, -2, 4, 0.5, 3]).reshape(1, 1, 5, 1)
+    got = resize(x, (1, 7), "cubic", "half_pixel", by_division=True).ravel()
+    want = [
+        1.0,
+        -1.3702623844146729,
+        -0.59183669090271,
+        4.0,
+        1.4125372171401978,
+        1.1822147369384766,
+        3.1967923641204834,
+    ]
+    np.testing.assert_allclose(got, want, rtol=3e-7)
+    x = np.arange(1, 6, dtype=np.float32).reshape(1, 1, 5, 1)
+    got = resize(x, (1, 3), "cubic", "asymmetric", by_division=True, cubic_coeff=-0.5).ravel()
+    np.testing.assert_allclose(got, [1.0, 2.6666669845581055, 4.370370864868164], rtol=3e-7)
+
+
+def test_aligned_corners_of_a_single_cell():
+    x = np.arange(4, dtype=np.float32).reshape(1, 2, 2, 1) + 1
+    for method in ("linear", "nearest"):
+        assert resize(x, (1, 1), method, "align_corners").ravel().tolist() == [1]
+    # MindSpore Lite divides 0 by 0
+    assert np.isnan(resize(x, (1, 1), "linear", "align_corners", by_division=True)).all()
+    assert resize(x, (1, 1), "nearest", "align_corners", by_division=True).ravel().tolist() == [1]
 
 
 def test_same_size_is_the_same_image():
