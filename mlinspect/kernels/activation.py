@@ -267,6 +267,6 @@ ACTIVATIONS: Mapping[str, Callable[[np.ndarray, np.ndarray, np.float32, np.float
 """Each writes ``f(x)`` to `y`, which may be `x`: ``f(x, y, a, b, elementary)``.
 
 Arm NN: BoundedReLu is ``bounded_relu``, SoftReLu ``soft_relu`` = log(1 + exp x), TanH ``tanh`` = a tanh(b x).
-MindSpore Lite: RELU6 is ``bounded_relu`` (6, 0), RELU1 (1, -1), HARD_TANH (max_val, min_val), TANH ``tanh`` (1, 1), GELU
-``gelu_tanh`` when approximate.
+MindSpore Lite: RELU6 is ``bounded_relu`` (6, 0), RELU1 (1, -1), HARD_TANH (max_val, min_val), TANH (1, 1), and GELU
+``gelu_tanh`` where it is approximate.
 """

@@ -75,12 +75,15 @@ def quantize(
     array([-10,  10,  11,  10, 127], dtype=int8)
     """
     v, limits = np.asarray(v, _F), np.iinfo(dtype)
-    half_scale = _along(scale, _F, v.ndim, axis) / _F(2)
-    zero = _along(zero_point, np.int64, v.ndim, axis)
+    scale, zero = _along(scale, _F, v.ndim, axis), _along(zero_point, np.int64, v.ndim, axis)
     low, high = 2 * (limits.min - zero), 2 * (limits.max - zero)
-    narrow = limits.bits == 8 and max(np.abs(low).max(), np.abs(high).max()) < 1 << 14
-    work = np.int16 if narrow else np.int64 if axis is None and np.abs(zero) > 1 << 28 else np.int32
-    parameters = half_scale, low.astype(_F), high.astype(_F), (2 * zero + 1).astype(work)
+    reach = max(np.abs(low).max(), np.abs(high).max())
+    if reach >= 1 << 24:  # a zero point so absurd that float32 cannot hold the bounds: the formula word by word
+        with np.errstate(all="ignore"):
+            whole = np.clip(zero.astype(_F) + round_half_away(v / scale), limits.min, limits.max)
+        return np.where(np.isnan(whole), 0, whole).astype(dtype)
+    work = np.int16 if reach < 1 << 14 else np.int32
+    parameters = scale / _F(2), low.astype(_F), high.astype(_F), (2 * zero + 1).astype(work)
     out = np.empty(v.shape, dtype)
     if axis is not None:
         _round_into(out, v, *parameters)
