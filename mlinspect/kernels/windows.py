@@ -1,0 +1,176 @@
+"""Sliding windows of NHWC images, and covering large arrays by blocks that stay in the cache."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+Pads = Sequence[tuple[int, int]]
+NO_PADDING: Pads = ((0, 0), (0, 0))
+
+
+def output_size(
+    size: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Pads, dilation: Sequence[int]
+) -> tuple[int, ...]:
+    """How often a (dilated) kernel fits along each axis of a padded image.
+
+    Parameters
+    ----------
+    size, kernel, stride, dilation : sequence of int
+        By spatial axis.
+    padding : sequence of (int, int)
+        Cells before and after, by spatial axis.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ValueError
+        The kernel is larger than the padded image, or a stride, dilation or padding makes no sense.
+
+    Examples
+    --------
+    >>> output_size((224, 224), (3, 3), (2, 2), ((0, 1), (0, 1)), (1, 1))
+    (112, 112)
+    """
+    out = []
+    for n, k, s, (before, after), d in zip(size, kernel, stride, padding, dilation, strict=True):
+        if min(k, s, d) < 1 or min(before, after) < 0:
+            raise ValueError(f"kernel {k}, stride {s}, dilation {d}, padding {before}, {after}: too small")
+        room = n + before + after - (k - 1) * d - 1
+        if room < 0:
+            raise ValueError(
+                f"a kernel of {k}, dilated by {d}, does not fit into {n} cells padded by {before}, {after}"
+            )
+        out.append(room // s + 1)
+    return tuple(out)
+
+
+def pad_zero(x: np.ndarray, padding: Pads) -> np.ndarray:
+    """Zeros around the spatial axes of ``[N, *spatial, C]``; `x` itself when there is nothing to add.
+
+    Parameters
+    ----------
+    x : ndarray
+    padding : sequence of (int, int)
+        Cells before and after, by spatial axis.
+
+    Returns
+    -------
+    ndarray
+
+    Examples
+    --------
+    >>> pad_zero(np.ones((1, 1, 2, 1)), ((0, 0), (1, 0))).ravel()
+    array([0., 1., 1.])
+    """
+    if not any(itertools.chain.from_iterable(padding)):
+        return x
+    padded = np.zeros(
+        (x.shape[0], *(n + b + a for n, (b, a) in zip(x.shape[1:-1], padding, strict=True)), x.shape[-1]), x.dtype
+    )
+    padded[:, *(slice(b, b + n) for n, (b, _) in zip(x.shape[1:-1], padding, strict=True))] = x
+    return padded
+
+
+def windows(
+    x: np.ndarray, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], out: Sequence[int]
+) -> np.ndarray:
+    """Every window of an image as a read-only view that shares its memory.
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, *spatial, C)
+        Already padded.
+    kernel, stride, dilation, out : sequence of int
+        By spatial axis; `out` is :func:`output_size` of them.
+
+    Returns
+    -------
+    ndarray, shape (N, *out, *kernel, C)
+
+    Examples
+    --------
+    >>> windows(np.arange(5).reshape(1, 5, 1), (2,), (1,), (2,), (3,))[0, ..., 0]
+    array([[0, 2],
+           [1, 3],
+           [2, 4]])
+    """
+    needed = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, stride, kernel, dilation, strict=True)]
+    if any(n > there for n, there in zip(needed, x.shape[1:-1], strict=True)):
+        raise ValueError(f"{tuple(out)} windows of {tuple(kernel)} do not fit into {x.shape}")
+    batch, *steps, channel = x.strides
+    return as_strided(
+        x,
+        (x.shape[0], *out, *kernel, x.shape[-1]),
+        (
+            batch,
+            *(step * s for step, s in zip(steps, stride, strict=True)),
+            *(step * d for step, d in zip(steps, dilation, strict=True)),
+            channel,
+        ),
+        writeable=False,
+    )
+
+
+def blocks(shape: Sequence[int], limit: int) -> Iterator[tuple[int | slice, ...]]:
+    """Cover an array in memory order by index tuples that select at most `limit` neighbouring elements each.
+
+    Parameters
+    ----------
+    shape : sequence of int
+    limit : int
+        At least 1; a selection is one whole run along some axis.
+
+    Yields
+    ------
+    tuple of int and slice
+        Selects memory without gaps in a C-contiguous array of this shape.
+
+    Examples
+    --------
+    >>> list(blocks((2, 3, 4), 8))
+    [(0, slice(0, 2, None)), (0, slice(2, 3, None)), (1, slice(0, 2, None)), (1, slice(2, 3, None))]
+    """
+    axis, run = len(shape) - 1, 1
+    while axis > 0 and run * shape[axis] <= limit:
+        run *= shape[axis]
+        axis -= 1
+    step = max(1, limit // max(1, run))
+    for outer in np.ndindex(*shape[:axis]):
+        for start in range(0, shape[axis], step):
+            yield (*outer, slice(start, min(start + step, shape[axis])))
+
+
+def copy_runs(target: np.ndarray, source: np.ndarray) -> None:
+    """``target[...] = source`` for many short contiguous runs along the last axes.
+
+    Moving a run as one opaque item is about twice as fast as numpy's loop over its few numbers. Falls back to the plain
+    copy where the runs are not contiguous or the types differ.
+
+    Parameters
+    ----------
+    target, source : ndarray of the same shape
+
+    Examples
+    --------
+    >>> target = np.zeros((2, 3))
+    >>> copy_runs(target, np.arange(4.0)[[[0, 1, 2], [1, 2, 3]]])
+    >>> target
+    array([[0., 1., 2.],
+           [1., 2., 3.]])
+    """
+    axes, run = target.ndim, target.itemsize
+    while axes and target.strides[axes - 1] == source.strides[axes - 1] == run:
+        axes -= 1
+        run *= target.shape[axes]
+    if axes == target.ndim or target.dtype != source.dtype or run > 256:
+        np.copyto(target, source)
+        return
+    item, shape = np.dtype((np.void, run)), (*target.shape[:axes], -1)
+    np.copyto(target.reshape(shape).view(item), source.reshape(shape).view(item))
