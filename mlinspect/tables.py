@@ -63,14 +63,19 @@ COLUMNS: dict[str, list[tuple[str, str, str, str]]] = {
         ("zero_point", "int64", "steps", "stored number of real 0"),
         ("bits", "int64", "bits", "width of the quantised values"),
         ("axis", "Int64", "", "axis that the channels lie along; NA when per tensor"),
-        ("qmin", "Int64", "steps", "smallest stored number that bits, signedness and narrow_range allow"),
+        ("qmin", "Int64", "steps", "smallest stored number that bits and signedness allow"),
         ("qmax", "Int64", "steps", "largest stored number"),
         ("real_min", "float64", "real", "scale * (qmin - zero_point)"),
         ("real_max", "float64", "real", "scale * (qmax - zero_point)"),
         ("symmetric", "bool", "", "the type has no zero point, or every zero point is 0"),
         ("min", "float64", "real", "MindSpore Lite: smallest value seen when the model was calibrated"),
         ("max", "float64", "real", "MindSpore Lite: largest value seen when the model was calibrated"),
-        ("narrow_range", "boolean", "", "MindSpore Lite: the smallest stored number is not used"),
+        (
+            "narrow_range",
+            "boolean",
+            "",
+            "MindSpore Lite: the file's claim that qmin is not used; true by default, often wrong",
+        ),
         ("inited", "boolean", "", "MindSpore Lite: the file's claim that the parameters are real"),
         ("var_corr", "float64", "factor", "MindSpore Lite: weights are multiplied by it after dequantising"),
         ("mean_corr", "float64", "real", "MindSpore Lite: added to weights after var_corr"),
@@ -243,7 +248,7 @@ def quant(network: ir.Network) -> pd.DataFrame:
     span = np.int64(1) << np.where(known, bits, 1)
     qmin = np.where(spread([t.dtype.startswith(("uint", "bool")) for t, _ in rows], bool), 0, -(span >> 1))
     qmax = qmin + span - 1
-    qmin = qmin + (extras["narrow_range"] == 1)  # NaN, where there is no such field, is not 1
+    # narrow_range is true in every real file (the schema's default), also where the smallest number is stored
     starts = np.cumsum(counts) - counts
     return _frame(
         "quant",

@@ -65,7 +65,7 @@ def weights(tensor: ir.Tensor, ax: Axes | None = None) -> Axes:
         _, ax = plt.subplots(figsize=(7, 3.2), layout="constrained")
     q = tensor.quantization if tensor.quantized else None
     flat = np.asarray(values).ravel()
-    levels = _levels(tensor.dtype, q) if q is not None else None
+    levels = _levels(tensor.dtype, q.bits) if q is not None else None
     if q is None or levels is None:
         finite = flat[np.isfinite(flat)].astype(np.float64)
         ax.hist(finite, bins=100, color=BLUE)
@@ -89,13 +89,12 @@ def weights(tensor: ir.Tensor, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _levels(dtype: str, q: ir.Quantization) -> tuple[int, int] | None:
+def _levels(dtype: str, bits: int) -> tuple[int, int] | None:
     """Smallest and largest stored number; None when there are too many to draw one by one."""
-    if not 1 <= q.bits < MAX_LEVELS.bit_length():
+    if not 1 <= bits < MAX_LEVELS.bit_length():
         return None
-    low = 0 if dtype.startswith("uint") else -(2 ** (q.bits - 1))
-    narrow = q.extra.get("narrow_range")
-    return low + int(narrow is not None and bool(np.all(narrow))), low + 2**q.bits - 1
+    low = 0 if dtype.startswith("uint") else -(2 ** (bits - 1))
+    return low, low + 2**bits - 1
 
 
 def _scales(q: ir.Quantization) -> str:
