@@ -194,3 +194,48 @@ def pool(
     if not real.all():
         out[np.broadcast_to(real == 0, out.shape)] = 0
     return out
+
+
+def roi_pool(x: np.ndarray, rois: np.ndarray, size: Sequence[int], scale: float) -> np.ndarray:
+    """Largest value of every bin of regions of interest.
+
+    Parameters
+    ----------
+    x : ndarray of float32, shape (N, H, W, C)
+    rois : ndarray of float32, shape (R, 5)
+        Image index, y1, x1, y2, x2, both ends included.
+    size : (int, int)
+        Bins along each region's height and width; neighbours may share cells.
+    scale : float
+        Cells of ``x`` to a unit of the regions' coordinates.
+
+    Returns
+    -------
+    ndarray of float32, shape (R, *size, C)
+        A bin outside the image gives 0.
+
+    Notes
+    -----
+    MindSpore Lite ``ROIPooling``.
+
+    Examples
+    --------
+    >>> x = np.arange(16, dtype=np.float32).reshape(1, 4, 4, 1)
+    >>> roi_pool(x, np.float32([[0, 0, 0, 3, 2]]), (2, 1), 1).ravel().tolist()
+    [6.0, 14.0]
+    """
+    corners = rois[:, 1:].astype(np.float32) * np.float32(scale)
+    corners = np.copysign(np.floor(np.abs(corners.astype(np.float64)) + 0.5), corners)  # half away from zero
+    out = np.empty((len(rois), *size, x.shape[3]), np.float32)
+    for region, roi, corner in zip(out, rois, corners, strict=True):
+        spans = []
+        for start, end, bins, n_in in zip(corner[:2], corner[2:], size, x.shape[1:3], strict=True):
+            length = np.float32(max(end - start + 1, 1)) / np.float32(bins)
+            edges = np.arange(bins + 1, dtype=np.float32) * length
+            span = start + np.stack([np.floor(edges[:-1]), np.ceil(edges[1:])])
+            spans.append(np.clip(span, 0, n_in).astype(int))
+        image = x[int(roi[0])]
+        for bin_ in np.ndindex(*size):
+            cells = image[tuple(slice(*span[:, i]) for span, i in zip(spans, bin_, strict=True))]
+            region[bin_] = reduce(cells, "max", (0, 1)) if cells.size else 0
+    return out

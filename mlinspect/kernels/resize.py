@@ -175,3 +175,54 @@ def resize(
         x = x.take(rows, 1)
         y_cells = np.searchsorted(rows, y_cells)
     return _mix(_mix(x, 2, x_cells, x_weights), 1, y_cells, y_weights)
+
+
+def crop_and_resize(
+    x: np.ndarray, boxes: np.ndarray, box_indices: np.ndarray, size: Sequence[int], extrapolation_value: float = 0.0
+) -> np.ndarray:
+    """Cut boxes out of images and resize each linearly.
+
+    Parameters
+    ----------
+    x : ndarray of float32, shape (N, H, W, C)
+    boxes : ndarray of float32, shape (B, 4)
+        y1, x1, y2, x2 as shares of the image, whose outer cells lie at 0 and 1; a box may be reversed.
+    box_indices : ndarray of int, shape (B,)
+        Each box's image.
+    size : (int, int)
+        Height and width of the crops.
+    extrapolation_value : float
+        What lies outside the image.
+
+    Returns
+    -------
+    ndarray of float32, shape (B, *size, C)
+
+    Notes
+    -----
+    MindSpore Lite ``CropAndResize``, whose runtime interpolates linearly whatever the ``method``.
+
+    Examples
+    --------
+    >>> x = np.float32([1, 2, 3]).reshape(1, 1, 3, 1)
+    >>> crop_and_resize(x, np.float32([[0, 1, 0, -1]]), np.int32([0]), (1, 3), 9).ravel().tolist()
+    [3.0, 1.0, 9.0]
+    """
+    height, width = x.shape[1:3]
+    crops = np.empty((len(boxes), *size, x.shape[3]), np.float32)
+    for crop, box, image in zip(crops, np.asarray(boxes, np.float32), box_indices, strict=True):
+        y_places = _box_places(box[0], box[2], height, size[0])
+        x_places = _box_places(box[1], box[3], width, size[1])
+        y_cells, y_weights = _taps(np.maximum(y_places, 0), height, "linear", "asymmetric", True, 0)
+        x_cells, x_weights = _taps(np.maximum(x_places, 0), width, "linear", "asymmetric", True, 0)
+        crop[:] = _mix(_mix(x[image], 1, x_cells, x_weights), 0, y_cells, y_weights)
+        crop[(y_places < 0) | (y_places > height - 1)] = extrapolation_value
+        crop[:, (x_places < 0) | (x_places > width - 1)] = extrapolation_value
+    return crops
+
+
+def _box_places(start: np.float32, end: np.float32, n_in: int, n_out: int) -> np.ndarray:
+    last = np.float32(n_in - 1)
+    if n_out == 1:
+        return np.array([np.float64(0.5) * np.float64(start + end) * last], np.float32)
+    return start * last + np.arange(n_out, dtype=np.float32) * (end - start) * last / np.float32(n_out - 1)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlinspect.kernels.pool import fold_taps, pool, pool_output_size
+from mlinspect.kernels.pool import fold_taps, pool, pool_output_size, roi_pool
 
 few = settings(derandomize=True, deadline=None, max_examples=60)
 LIMIT = np.finfo(np.float32).max
@@ -108,3 +108,30 @@ def test_output_size_counts_windows_that_fit(args, size):
     n, window, stride, padding = args
     starts = range(-padding[0], n + padding[1] - window + 1, stride)
     assert pool_output_size(*args) == len(starts) == size
+
+
+@given(seed=st.integers(0, 2**32 - 1), size=st.tuples(st.integers(1, 4), st.integers(1, 4)))
+@few
+def test_roi_pool_takes_the_maximum_of_every_bin(seed, size):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(2, 5, 6, 2)).astype(np.float32)
+    rois = np.concatenate([rng.integers(0, 2, (4, 1)), rng.integers(-6, 16, (4, 4)) / 2], 1).astype(np.float32)
+    got = roi_pool(x, rois, size, 0.5)
+    for roi, region in zip(rois, got, strict=True):
+        corner = [int(np.sign(c) * np.floor(abs(c) + 0.5)) for c in roi[1:] * 0.5]
+        for i, j in np.ndindex(*size):
+            rows, columns = (
+                [
+                    cell
+                    for cell in range(n)
+                    if low + np.floor(k * max(high - low + 1, 1) / bins)
+                    <= cell
+                    < low + np.ceil((k + 1) * max(high - low + 1, 1) / bins)
+                ]
+                for low, high, k, bins, n in (
+                    (corner[0], corner[2], i, size[0], 5),
+                    (corner[1], corner[3], j, size[1], 6),
+                )
+            )
+            cells = x[int(roi[0])][np.ix_(rows, columns)].reshape(-1, 2)
+            assert np.array_equal(region[i, j], cells.max(0) if len(cells) else [0, 0])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlinspect.kernels.resize import resize, source_coordinates
+from mlinspect.kernels.resize import crop_and_resize, resize, source_coordinates
 
 few = settings(derandomize=True, deadline=None, max_examples=60)
 F = np.float32
@@ -157,6 +157,38 @@ def test_same_size_is_the_same_image():
     x = np.random.default_rng(0).normal(size=(1, 5, 4, 2)).astype(np.float32)
     for method, transform in itertools.product(["nearest", "linear", "cubic"], TRANSFORMS):
         assert np.array_equal(resize(x, (5, 4), method, transform), x)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    image=st.tuples(st.integers(1, 6), st.integers(1, 6)),
+    size=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+)
+@few
+def test_crop_and_resize_reads_between_cells(seed, image, size):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(2, *image, 2)).astype(np.float32)
+    boxes = rng.integers(-2, 7, (3, 4)).astype(np.float32) / 4
+    images = rng.integers(0, 2, 3)
+    got = crop_and_resize(x, boxes, images, size, 7)
+
+    def place(start, end, i, n_in, n_out):
+        share = start + i * (end - start) / (n_out - 1) if n_out > 1 else (start + end) / 2
+        return float(share) * (n_in - 1)
+
+    for b, i, j in itertools.product(range(3), *map(range, size)):
+        y = place(boxes[b, 0], boxes[b, 2], i, image[0], size[0])
+        z = place(boxes[b, 1], boxes[b, 3], j, image[1], size[1])
+        edges = (abs(y), abs(y - image[0] + 1), abs(z), abs(z - image[1] + 1))
+        if any(0 < edge < 1e-5 for edge in edges):
+            continue  # rounding decides what is outside
+        if not (0 <= y <= image[0] - 1 and 0 <= z <= image[1] - 1):
+            assert got[b, i, j].tolist() == [7, 7]
+            continue
+        y0, z0 = math.floor(y), math.floor(z)
+        y1, z1 = min(y0 + 1, image[0] - 1), min(z0 + 1, image[1] - 1)
+        top, bottom = (x[images[b], row, z0] * (1 - z + z0) + x[images[b], row, z1] * (z - z0) for row in (y0, y1))
+        np.testing.assert_allclose(got[b, i, j], top * (1 - y + y0) + bottom * (y - y0), rtol=1e-5, atol=5e-6)
 
 
 def test_unknown_method_is_refused():
