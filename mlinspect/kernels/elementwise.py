@@ -95,7 +95,7 @@ def floor_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     (array([ 3., -4.], dtype=float32), array([ 3, -3], dtype=int32))
     """
     q = divide(a, b)
-    return np.floor(q, out=q) if q.dtype.kind == "f" else q
+    return np.floor(q) if q.dtype.kind == "f" else q
 
 
 def floor_mod(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -224,8 +224,7 @@ def rsqrt(x: np.ndarray) -> np.ndarray:
     array([0.5, inf], dtype=float32)
     """
     with np.errstate(all="ignore"):
-        root = np.sqrt(x)
-        return np.divide(_F(1), root, out=root)
+        return _F(1) / np.sqrt(x)
 
 
 def _quiet(f: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:

@@ -31,10 +31,12 @@ def gather(x: np.ndarray, indices: np.ndarray, axis: int = 0) -> np.ndarray:
     axis, length = axis % x.ndim, x.shape[axis]
     outside = (indices < -length) | (indices >= length)
     if not outside.any():
-        return np.take(x, indices, axis)
-    out = np.take(x, np.where(outside, 0, indices), axis) if length else np.zeros((), x.dtype)
-    kept = outside.reshape(outside.shape + (1,) * (x.ndim - axis - 1))
-    return np.where(kept, np.zeros((), x.dtype), out)
+        return np.asarray(np.take(x, indices, axis))
+    if not length:
+        return np.zeros(x.shape[:axis] + indices.shape + x.shape[axis + 1 :], x.dtype)
+    out = np.asarray(np.take(x, np.where(outside, 0, indices), axis))
+    out[(slice(None),) * axis + (outside,)] = 0
+    return out
 
 
 def gather_nd(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
@@ -60,7 +62,7 @@ def gather_nd(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     >>> gather_nd(np.array([[1, 2], [3, 4]]), np.array([[1, 0], [0, 1]]))
     array([3, 2])
     """
-    return x[tuple(np.moveaxis(indices, -1, 0))]
+    return np.asarray(x[tuple(np.moveaxis(indices, -1, 0))])
 
 
 def gather_elements(x: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:

@@ -30,7 +30,7 @@ def exp(x: np.ndarray) -> np.ndarray:
     >>> exp(np.float32([0, 1, -1000]))
     array([1.       , 2.7182798, 0.       ], dtype=float32)
     """
-    d = np.clip(x, _F(-88), _F(88))
+    d = np.clip(x.reshape(-1), _F(-88), _F(88))
     whole = d / _LN2
     np.rint(whole, out=whole)
     with np.errstate(invalid="ignore"):
@@ -45,7 +45,7 @@ def exp(x: np.ndarray) -> np.ndarray:
     power += 127
     power <<= 23
     y *= power.view(_F)
-    return y
+    return y.reshape(x.shape)
 
 
 def tanh(x: np.ndarray) -> np.ndarray:
@@ -64,12 +64,12 @@ def tanh(x: np.ndarray) -> np.ndarray:
     >>> tanh(np.float32([0, 0.5, -30]))
     array([ 0.        ,  0.46211717, -1.        ], dtype=float32)
     """
-    x = np.clip(x, _F(-30), _F(30))  # far beyond where the quotient passes 1, and nothing overflows
-    square = np.square(x)
+    flat = np.clip(x.reshape(-1), _F(-30), _F(30))  # far beyond where the quotient passes 1, and nothing overflows
+    square = np.square(flat)
     upper = _horner(square, (1, 378, 17325, 135135))
-    upper *= x
+    upper *= flat
     upper /= _horner(square, (28, 3150, 62370, 135135))
-    return np.clip(upper, _F(-1), _F(1), out=upper)
+    return np.clip(upper, _F(-1), _F(1), out=upper).reshape(x.shape)
 
 
 def cos(x: np.ndarray) -> np.ndarray:
@@ -88,7 +88,7 @@ def cos(x: np.ndarray) -> np.ndarray:
     >>> cos(np.float32([0, 1, 3.1415, 6, 3.1415])).round(5)
     array([ 1.     ,  0.5403 , -1.00183,  0.96017, -1.     ], dtype=float32)
     """
-    size = np.abs(x)
+    size = np.abs(x.reshape(-1))
     turns = np.floor((size + _PI) * _F(1 / (2 * _PI)))
     turns *= -2 * _PI
     turns += size
@@ -119,7 +119,7 @@ def log(x: np.ndarray) -> np.ndarray:
     >>> log(np.float32([1, 2, 10, 0])).round(5)
     array([  0.     ,   0.69315,   2.30258, -88.02967], dtype=float32)
     """
-    bits = np.ascontiguousarray(x, _F).view(np.int32)
+    bits = np.ascontiguousarray(x, _F).reshape(-1).view(np.int32)
     exponent = ((bits >> 23) & 0xFF) - 127
     mantissa = (bits & np.int32(-0x7F800001) | 0x3F800000).view(_F)
     with np.errstate(all="ignore"):
@@ -139,5 +139,5 @@ def _horner(x: np.ndarray, coefficients: tuple[float, ...]) -> np.ndarray:
 
 def _scalar_tail(y: np.ndarray, x: np.ndarray, exact: np.ufunc) -> np.ndarray:
     tail = slice(x.size - x.size % 4, None)
-    y.reshape(-1)[tail] = exact(x.reshape(-1)[tail], dtype=float)
-    return y
+    y[tail] = exact(x.reshape(-1)[tail], dtype=float)
+    return y.reshape(x.shape)

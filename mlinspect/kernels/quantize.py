@@ -135,7 +135,7 @@ def round_half_away(x: np.ndarray) -> np.ndarray:
     x = np.asarray(x, _F)
     y = np.copysign(np.nextafter(_F(0.5), _F(0)), x)
     y += x
-    return np.trunc(y, out=y)
+    return np.trunc(y)
 
 
 def cast(v: np.ndarray, dtype: DTypeLike) -> np.ndarray:

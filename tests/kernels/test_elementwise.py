@@ -133,3 +133,13 @@ def test_nnacl_stays_near_the_functions_and_shows_their_known_errors():
     assert (np.abs(nnacl.log(positive) - exact) < 1e-6 * np.maximum(1, np.abs(exact))).all()
     assert nnacl.log(F([0, 1, 1, 1])).round(2).tolist()[0] == F(-88.03)
     assert nnacl.log(F([1, 0])).tolist() == [0, -np.inf]  # the scalar tail
+
+
+def test_operands_without_dimensions():
+    x = np.array(F(0.75))
+    for f in [*UNARY.values(), nnacl.exp, nnacl.tanh, nnacl.cos, nnacl.log]:
+        assert np.shape(f(x)) == ()
+        assert f(x) == f(x.reshape(1))[0]
+    for name, f in BINARY.items():
+        operands = (x > 0, x > 1) if "logical" in name else (x, np.array(F(2)))
+        assert f(*operands) == f(*(v.reshape(1) for v in operands))[0], name

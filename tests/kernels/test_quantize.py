@@ -98,6 +98,16 @@ def test_round_half_away_on_every_kind_of_float32():
     values = values[np.isfinite(values)]
     assert np.array_equal(round_half_away(values), np.floor(values.astype(float) + 0.5))
     assert np.array_equal(round_half_away(-values), -np.floor(values.astype(float) + 0.5))
+    assert round_half_away(np.array(F(-0.5))) == -1
+
+
+def test_scalars_without_dimensions():
+    value = np.array(F(0.25))
+    assert quantize(value, 0.1, 3, np.int8).tolist() == 6
+    assert quantize(value, 0.1, 2**30, np.int8).tolist() == 127
+    assert dequantize(np.array(6, np.int8), 0.5, 3).tolist() == 1.5
+    assert cast(value, np.int32).shape == ()
+    assert lookup(np.array(5, np.int8), np.negative) == -5
 
 
 def test_cast_is_a_c_conversion():
