@@ -13,6 +13,7 @@ import numpy as np
 from mlinspect.kernels.libm import expf
 
 _EPSILON = float(np.finfo(np.float32).eps)
+_BLOCK = 128  # candidates compared with each other at once
 Detections = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -111,23 +112,29 @@ def _decode(
         return np.concatenate([centre - extent, centre + extent], axis=1).astype(np.float32)
 
 
-def _overlap(box: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Intersection with the others, the box's area, the others' areas."""
-    top_left, bottom_right = np.maximum(box[:2], others[:, :2]), np.minimum(box[2:], others[:, 2:])
-    sides = np.maximum(bottom_right - top_left, np.float32(0))
-    areas = (others[:, 2] - others[:, 0]) * (others[:, 3] - others[:, 1])
-    return sides[:, 0] * sides[:, 1], (box[2] - box[0]) * (box[3] - box[1]), areas
+def _overlap(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of all pairs ``[len(a), len(b)]``: the area shared, that of ``a``, that of ``b``."""
+    a = a[:, None]
+    sides = np.maximum(np.minimum(a[..., 2:], b[:, 2:]) - np.maximum(a[..., :2], b[:, :2]), np.float32(0))
+    area_a, area_b = ((box[..., 2] - box[..., 0]) * (box[..., 3] - box[..., 1]) for box in (a, b))
+    return sides[..., 0] * sides[..., 1], area_a, area_b
 
 
-def _iou(box: np.ndarray, others: np.ndarray) -> np.ndarray:
-    shared, area, areas = _overlap(box, others)
-    return shared / (area + areas - shared)
+def _iou(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    shared, area_a, area_b = _overlap(a, b)
+    return shared / (area_a + area_b - shared)
 
 
-def _iou_of_real_boxes(box: np.ndarray, others: np.ndarray) -> np.ndarray:
+def _iou_of_real_boxes(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """0 when a box has no area."""
-    shared, area, areas = _overlap(box, others)
-    return np.where((area <= 0) | (areas <= 0), np.float32(0), shared / (area + areas - shared))
+    shared, area_a, area_b = _overlap(a, b)
+    return np.where((area_a <= 0) | (area_b <= 0), np.float32(0), shared / (area_a + area_b - shared))
+
+
+def _iou_of_sharing(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Nothing shared is below every threshold, even a negative one."""
+    shared, area_a, area_b = _overlap(a, b)
+    return np.where(shared <= 0, -np.inf, shared / (area_a + area_b - shared))
 
 
 def _suppress(
@@ -140,10 +147,18 @@ def _suppress(
     """At most ``limit`` boxes out of ``order``, each overlapping none kept before it by more than ``threshold``."""
     kept: list[int] = []
     with np.errstate(all="ignore"):
-        while len(order) and len(kept) < limit:
-            best, order = int(order[0]), order[1:]
-            kept.append(best)
-            order = order[~(iou(corners[best], corners[order]) > np.float32(threshold))]
+        for start in range(0, len(order), _BLOCK):
+            block = order[start : start + _BLOCK]
+            if kept:
+                block = block[~(iou(corners[kept], corners[block]) > np.float32(threshold)).any(axis=0)]
+            over = iou(corners[block], corners[block]) > np.float32(threshold)
+            alive = np.ones(len(block), bool)
+            for i, box in enumerate(block.tolist()):
+                if len(kept) >= limit:
+                    return kept
+                if alive[i]:
+                    kept.append(box)
+                    alive &= ~over[i]
     return kept
 
 
@@ -386,12 +401,6 @@ def non_max_suppression(
         found += [(b, c, box) for box in kept]
     rows = np.array(found, np.int32).reshape(-1, 3)
     return rows[:, 2].copy() if simple else rows
-
-
-def _iou_of_sharing(box: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Nothing shared is below every threshold, even a negative one."""
-    shared, area, areas = _overlap(box, others)
-    return np.where(shared <= 0, -np.inf, shared / (area + areas - shared))
 
 
 def _popped(scores: np.ndarray) -> np.ndarray:

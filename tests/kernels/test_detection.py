@@ -246,6 +246,16 @@ def test_non_max_suppression_is_the_slow_one(seed, size, limit, ties, centre):
         np.testing.assert_array_equal(only, result[:, 2])
 
 
+@pytest.mark.parametrize("regular", [True, False])
+def test_many_boxes_go_in_blocks(regular):
+    case = random_boxes(7, 3 * detection._BLOCK, 2, 64)
+    o = {"scales": (10.0, 9.0, 5.0, 4.0), "classes": 1, "max_detections": 250, "max_classes_per_detection": 1}
+    o |= {"detections_per_class": 250, "score_threshold": 0.1, "iou_threshold": 0.7, "regular": regular}
+    rows = slow_armnn(*case, o)
+    assert len(rows) > detection._BLOCK
+    check(detection_post_process(*case, **o, rows=250), rows, 250)
+
+
 def test_boxes_without_area_suppress_nothing_in_nnacl():
     boxes, anchors = np.zeros((1, 3, 4), F), np.zeros((3, 4), F)
     scores = F([[[0.9], [0.8], [0.7]]])
