@@ -306,7 +306,7 @@ def _layers(network: ir.Network) -> str:
             ]
         )
     more = len(network.layers) - len(rows)
-    rest = f"<div class='mli-more'>{more:,} more in <code>model.layers</code></div>" if more else ""
+    rest = f"<div class='mli-more'>{more:,} more in <code class='mli-c'>model.layers</code></div>" if more else ""
     head = ("layer", "name", "operator", "type", "output shapes", "parameters", "multiply-adds")
     return _table(head, rows, numbers=(0, 5, 6)) + rest
 
@@ -314,8 +314,8 @@ def _layers(network: ir.Network) -> str:
 def _name(name: str) -> str:
     """A name as HTML: escaped, shortened from the left, where names differ least."""
     if len(name) <= MAX_NAME:
-        return f"<code>{escape(name)}</code>"
-    return f"<code title='{escape(name)}'>…{escape(name[1 - MAX_NAME :])}</code>"
+        return f"<code class='mli-c'>{escape(name)}</code>"
+    return f"<code class='mli-c' title='{escape(name)}'>…{escape(name[1 - MAX_NAME :])}</code>"
 
 
 def _fold(title: str, hint: str, body: str, unfolded: bool = False) -> str:
@@ -359,14 +359,15 @@ border:1px solid var(--line);border-radius:8px;padding:12px 16px;max-width:760px
 .mli summary{cursor:pointer;font-weight:600}
 .mli summary span{color:var(--dim);font-weight:400;font-size:12px;margin-left:4px}
 .mli-body{max-height:320px;overflow:auto;padding-top:4px}
-.mli table.mli-t{border-collapse:collapse;margin:0;width:100%;font-size:12px;color:var(--fg);border:none}
-.mli table.mli-t tbody tr,.mli table.mli-t thead tr{background:none;border:none}
+.mli table.mli-t{border-collapse:collapse;margin:0;width:100%;font-size:12px;color:var(--fg);border:none;
+table-layout:auto}
+.mli table.mli-t thead,.mli table.mli-t thead tr,.mli table.mli-t tbody tr{background:none;border:none}
 .mli table.mli-t th,.mli table.mli-t td{text-align:left;padding:2px 14px 2px 0;border:none;white-space:nowrap;
-vertical-align:top;max-width:none;background:none;color:var(--fg)}
+vertical-align:baseline;line-height:1.5;max-width:none;background:none;color:var(--fg)}
 .mli table.mli-t th{color:var(--dim);font-weight:400}
 .mli table.mli-t .mli-n{text-align:right;font-variant-numeric:tabular-nums}
 .mli table.mli-t td:last-child{width:100%}.mli table.mli-t td.mli-n:last-child{width:auto}
-.mli code{font:12px/1.5 ui-monospace,monospace;background:none;color:inherit;padding:0}
+.mli code.mli-c{font:12px/1.5 ui-monospace,monospace;background:none;color:inherit;padding:0}
 .mli-bar{height:10px;margin-top:4px;border-radius:3px;background:var(--a)}
 .mli-more{color:var(--dim);font-size:12px;padding-top:4px}.mli-notes{margin:0;padding-left:18px}
 """
