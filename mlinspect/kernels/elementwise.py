@@ -99,7 +99,7 @@ def floor_divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def floor_mod(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Remainder with the divisor's sign: ``a - floor(a / b) * b`` (MindSpore Lite's FloorMod).
+    """Remainder with the divisor's sign: ``a - floor(a / b) * b``, rounded once (MindSpore Lite's FloorMod).
 
     Parameters
     ----------
@@ -115,7 +115,10 @@ def floor_mod(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     array([1., 1.], dtype=float32)
     """
     with np.errstate(all="ignore"):
-        return a - np.floor(a / b) * b if a.dtype.kind == "f" else np.remainder(a, b)
+        if a.dtype.kind != "f":
+            return np.remainder(a, b)
+        whole = np.multiply(np.floor(a / b), b, dtype=float)  # the runtime's multiply-add does not round in between
+        return (a - whole).astype(a.dtype)
 
 
 def power(x: np.ndarray, exponent: np.ndarray, scale: float = 1.0, shift: float = 0.0) -> np.ndarray:
