@@ -153,6 +153,18 @@ def test_aligned_corners_of_a_single_cell():
     assert resize(x, (1, 1), "nearest", "align_corners", by_division=True).ravel().tolist() == [1]
 
 
+def test_a_neighbour_of_weight_zero_is_read_unless_armnn_rounds_up_to_the_cell_itself():
+    x = np.float32([1, np.inf, 2]).reshape(1, 1, 3, 1)
+    for transform, by_division, spoiled in (
+        ("half_pixel", False, False),
+        ("half_pixel", True, True),
+        ("asymmetric", False, True),
+    ):
+        with np.errstate(invalid="ignore"):
+            got = resize(x, (1, 3), "linear", transform, by_division=by_division)
+        assert np.isnan(got[0, 0, 0, 0]) == spoiled
+
+
 def test_same_size_is_the_same_image():
     x = np.random.default_rng(0).normal(size=(1, 5, 4, 2)).astype(np.float32)
     for method, transform in itertools.product(["nearest", "linear", "cubic"], TRANSFORMS):
