@@ -154,8 +154,9 @@ def _elu(x: np.ndarray, y: np.ndarray, a: np.float32, b: np.float32, m: Elementa
     e = m.exp(np.minimum(x, _F(0)))
     e -= _F(1)
     e *= a
-    np.maximum(x, _F(0), out=y)
-    y += e
+    below = np.logical_not(x >= 0)  # -0 stays what it is
+    np.copyto(y, x)
+    np.copyto(y, e, where=below)
 
 
 def _soft_relu(x: np.ndarray, y: np.ndarray, a: np.float32, b: np.float32, m: Elementary) -> None:
@@ -224,7 +225,9 @@ def _hard_shrink(x: np.ndarray, y: np.ndarray, a: np.float32, b: np.float32, m: 
 
 
 def _abs(x: np.ndarray, y: np.ndarray, a: np.float32, b: np.float32, m: Elementary) -> None:
-    np.abs(x, out=y)
+    below = x < 0  # -0 stays what it is
+    np.copyto(y, x)
+    np.negative(y, out=y, where=below)
 
 
 def _sqrt(x: np.ndarray, y: np.ndarray, a: np.float32, b: np.float32, m: Elementary) -> None:
