@@ -215,7 +215,7 @@ class Model:
         --------
         >>> import mlinspect as mi
         >>> model = mi.open(mi.samples.path("digits_cnn.armnn"))
-        >>> scores = model.run(mi.samples.digits().images[:1].astype("float32") / 16)
+        >>> scores = model.run(mi.samples.digits().images[:1, ..., None].astype("float32") / 16)
         >>> [int(array.argmax()) for array in scores.values()], int(mi.samples.digits().labels[0])
         ([6], 6)
         """

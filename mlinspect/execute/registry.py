@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,15 @@ class Call:
     inputs, outputs : tuple of ir.Tensor
         The operands as declared: shape, dtype, quantisation, layout.
     mode : {"vendor", "float"}
+    memo : dict
+        What the function wants to keep between runs, such as constants that it has prepared.
     """
 
     layer: ir.Layer
     inputs: tuple[ir.Tensor, ...]
     outputs: tuple[ir.Tensor, ...]
     mode: str = "vendor"
+    memo: dict[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -65,7 +68,8 @@ class Op:
     reference: str = "vendor"
 
 
-OPS: dict[str, dict[str, Op]] = {"armnn": {}, "mslite": {}}
+# "mslite:int8" holds what MindSpore Lite computes otherwise when a layer's first operand is int8
+OPS: dict[str, dict[str, Op]] = {"armnn": {}, "mslite": {}, "mslite:int8": {}}
 # by (format, layer name): a user's function for one layer
 LAYER_OPS: dict[tuple[str, str], Op] = {}
 _user_ops: list[Op] = []

@@ -25,7 +25,7 @@ class Session:
     --------
     >>> import mlinspect as mi
     >>> model = mi.open(mi.samples.path("digits_cnn.ms"))
-    >>> session = model.session(mi.samples.digits().images[:1].astype("float32") / 16)
+    >>> session = model.session(mi.samples.digits().images[:1, ..., None].astype("float32") / 16)
     >>> layer = session.step()
     >>> session.position, layer.op
     (1, 'Conv2DFusion')

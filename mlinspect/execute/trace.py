@@ -27,7 +27,7 @@ class Trace(Mapping[int | str, np.ndarray]):
     --------
     >>> import mlinspect as mi
     >>> model = mi.open(mi.samples.path("digits_cnn.ms"))
-    >>> x = mi.samples.digits().images[:1].astype("float32") / 16
+    >>> x = mi.samples.digits().images[:1, ..., None].astype("float32") / 16
     >>> trace = model.trace(x)
     >>> trace.outputs.keys() == model.run(x).keys()
     True

@@ -1,0 +1,147 @@
+"""Arm NN layers that no vendor-made vector covers: younger than 22.11, or refused by the reference backend."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mlinspect as mi
+from mlinspect import ir
+from mlinspect.formats.records import layout_schema
+from mlinspect.execute import registry
+from mlinspect.model import Model
+
+# what Arm NN itself defines no computation for, or what is no computation
+WITHOUT_ARITHMETIC = {"Constant", "Input", "Merge", "Output", "StandIn", "Switch"}
+
+NUMPY = {"Float32": "float32", "QAsymmU8": "uint8", "QAsymmS8": "int8", "QSymmS16": "int16", "Signed32": "int32"}
+
+
+def tensor(i: int, vendor: str, shape: tuple[int, ...], scale: float = 0.0, zero_point: int = 0) -> ir.Tensor:
+    quantization = None
+    if scale:
+        quantization = ir.Quantization(np.array([scale]), np.array([zero_point]))
+    return ir.Tensor(
+        i, f"t{i}", 0, "activation", NUMPY[vendor], vendor, shape, quantization=quantization, quantized=bool(scale)
+    )
+
+
+def one_layer(op: str, attrs: dict[str, Any], inputs: list[ir.Tensor], outputs: list[ir.Tensor]) -> Model:
+    layer = ir.Layer(0, "it", op, op.lower(), 0, attrs, tuple(t.index for t in inputs), tuple(t.index for t in outputs))
+    ports = [tuple(ir.Port(t.name, t.index) for t in tensors) for tensors in (inputs, outputs)]
+    graph = ir.Graph(0, "", *ports, (layer,))
+    return Model(ir.Network("armnn", "", "", (graph,), {t.index: t for t in (*inputs, *outputs)}))
+
+
+def run(op: str, attrs: dict[str, Any], arrays: list[np.ndarray], out_shape: tuple[int, ...]) -> np.ndarray:
+    """A layer of plain (unquantised) tensors, output as the first input."""
+    names = {np.dtype(numpy): vendor for vendor, numpy in NUMPY.items()}
+    inputs = [tensor(i, names[array.dtype], array.shape) for i, array in enumerate(arrays)]
+    output = tensor(len(arrays), names[arrays[0].dtype], out_shape)
+    (result,) = one_layer(op, attrs, inputs, [output]).run(arrays).values()
+    return result
+
+
+def test_every_layer_type_of_the_schema_has_arithmetic_or_is_known_to_have_none() -> None:
+    union = layout_schema("armnn", "armnn_superset").enums["Layer"]
+    types = {name.removesuffix("Layer") for name in union.members.values()}
+    assert len(types) == 73
+    assert types - set(registry.OPS["armnn"]) == WITHOUT_ARITHMETIC
+
+
+@pytest.mark.parametrize("op", sorted(WITHOUT_ARITHMETIC - {"Constant", "Input", "Output"}))
+def test_a_layer_without_arithmetic_says_how_to_supply_it(op: str) -> None:
+    x = tensor(0, "Float32", (2,))
+    model = one_layer(op, {}, [x], [tensor(1, "Float32", (2,))])
+    with pytest.raises(mi.UnsupportedError, match=rf"layer 0 'it'.*{op}.*register_op"):
+        model.run(np.zeros(2, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("operation", "expected"),
+    [
+        ("Add", lambda a, b: a + b),
+        ("Sub", lambda a, b: a - b),
+        ("Mul", lambda a, b: a * b),
+        ("Div", lambda a, b: a / b),
+        ("Maximum", np.maximum),
+        ("Minimum", np.minimum),
+        ("SqDiff", lambda a, b: (a - b) ** 2),
+        ("Power", lambda a, b: a**b),
+        ("FloorDiv", lambda a, b: np.floor(a / b)),
+    ],
+)
+def test_elementwise_binary(operation: str, expected) -> None:
+    a = np.float32([[1.5, 2, 7], [0.25, 3, 5]])
+    b = np.float32([[2, 3, -2]])
+    got = run("ElementwiseBinary", {"operation": operation}, [a, b], (2, 3))
+    np.testing.assert_allclose(got, expected(a, b), rtol=1e-6)
+
+
+def test_elementwise_binary_on_integers_wraps_and_truncates() -> None:
+    a, b = np.int32([2**31 - 1, -7, 7]), np.int32([1, 2, -2])
+    assert run("ElementwiseBinary", {"operation": "Add"}, [a, b], (3,)).tolist() == [-(2**31), -5, 5]
+    assert run("ElementwiseBinary", {"operation": "Div"}, [a, b], (3,)).tolist() == [2**31 - 1, -3, -3]
+    assert run("ElementwiseBinary", {"operation": "FloorDiv"}, [a, b], (3,)).tolist() == [2**31 - 1, -4, -4]
+
+
+def test_ceil_and_gelu() -> None:
+    x = np.float32([-1.5, -0.2, 0.3, 2])
+    assert run("ElementwiseUnary", {"operation": "Ceil"}, [x], (4,)).tolist() == [-1, 0, 1, 2]
+    gelu = run("Activation", {"activationFunction": "Gelu", "a": 0.0, "b": 0.0}, [x], (4,))
+    want = [0.5 * v * (1 + math.erf(v / math.sqrt(2))) for v in x.tolist()]
+    np.testing.assert_allclose(gelu, want, rtol=1e-5)
+
+
+def test_soft_relu_is_a_sigmoid_to_the_vendor_and_itself_in_float_mode() -> None:
+    x = np.float32([-2, 0, 1])
+    attrs = {"activationFunction": "SoftReLu", "a": 0.0, "b": 0.0}
+    model = one_layer("Activation", attrs, [tensor(0, "Float32", (3,))], [tensor(1, "Float32", (3,))])
+    np.testing.assert_allclose(next(iter(model.run(x).values())), 1 / (1 + np.exp(-x)), rtol=1e-6)
+    np.testing.assert_allclose(next(iter(model.run(x, mode="float").values())), np.log1p(np.exp(x)), rtol=1e-6)
+
+
+def test_tile_and_reverse() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(run("Tile", {"m_Multiples": (2, 1)}, [x], (4, 3)), np.tile(x, (2, 1)))
+    np.testing.assert_array_equal(run("ReverseV2", {}, [x, np.int32([1])], (2, 3)), x[:, ::-1])
+    np.testing.assert_array_equal(run("ReverseV2", {}, [x, np.int32([-1, 0])], (2, 3)), x[::-1, ::-1])
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [("Update", [1, 9, 3, 7]), ("Add", [1, 11, 3, 11]), ("Sub", [1, -7, 3, -3]), ("Max", [1, 9, 3, 7]), ("Min", [1, 2, 3, 4])],
+)
+def test_scatter_nd(function: str, expected: list[float]) -> None:
+    x, indices, updates = np.float32([1, 2, 3, 4]), np.int32([[3], [1]]), np.float32([7, 9])
+    attrs = {"m_Function": function, "m_InputEnabled": True, "m_Axis": 0, "m_AxisEnabled": False}
+    assert run("ScatterNd", attrs, [x, indices, updates], (4,)).tolist() == expected
+
+
+def test_scatter_nd_into_zeros_of_a_given_shape() -> None:
+    inputs = [tensor(0, "Signed32", (1,)), tensor(1, "Signed32", (2, 1)), tensor(2, "Float32", (2,))]
+    attrs = {"m_Function": "Update", "m_InputEnabled": False, "m_Axis": 0, "m_AxisEnabled": False}
+    model = one_layer("ScatterNd", attrs, inputs, [tensor(3, "Float32", (4,))])
+    (got,) = model.run([np.int32([4]), np.int32([[3], [1]]), np.float32([7, 9])]).values()
+    assert got.tolist() == [0, 9, 0, 7]
+
+
+def test_moves_between_different_quantisations_requantise() -> None:
+    inputs = [tensor(0, "QAsymmU8", (4,), 0.5, 10)]
+    model = one_layer("Tile", {"m_Multiples": (2,)}, inputs, [tensor(1, "QAsymmU8", (8,), 0.25, 3)])
+    (got,) = model.run(np.uint8([10, 11, 12, 255])).values()
+    assert got.tolist() == [3, 5, 7, 255] * 2
+
+
+def test_operators_by_their_old_names_are_the_new_ones() -> None:
+    a, b = np.float32([1, 2, 3]), np.float32([2, 2, 2])
+    names = {"Equal": "Equal", "Greater": "Greater"}
+    for old, operation in names.items():
+        inputs = [tensor(0, "Float32", (3,)), tensor(1, "Float32", (3,))]
+        out = ir.Tensor(2, "t2", 0, "activation", "bool", "Boolean", (3,))
+        (was,) = one_layer(old, {}, inputs, [out]).run([a, b]).values()
+        (now,) = one_layer("Comparison", {"operation": operation}, inputs, [out]).run([a, b]).values()
+        np.testing.assert_array_equal(was, now)

@@ -1,0 +1,196 @@
+"""What is computed, checked, freed and reported, whatever the format."""
+
+from __future__ import annotations
+
+import weakref
+
+import numpy as np
+import pytest
+
+import mlinspect as mi
+from mlinspect import ir
+from mlinspect.execute import registry
+from mlinspect.execute.engine import execute, plan
+from mlinspect.execute.ports import output_names
+
+
+@pytest.fixture
+def model() -> mi.Model:
+    return mi.open(mi.samples.path("digits_cnn.armnn"))
+
+
+@pytest.fixture
+def quantized() -> mi.Model:
+    return mi.open(mi.samples.path("digits_cnn_u8.armnn"))
+
+
+@pytest.fixture
+def image() -> np.ndarray:
+    return mi.samples.digits().images[:1, ..., None].astype(np.float32) / 16
+
+
+def test_inputs_by_name_position_sequence_or_alone(model: mi.Model, image: np.ndarray) -> None:
+    name = model.inputs.name.iloc[0]
+    (want,) = model.run(image).values()
+    for given in ({name: image}, {0: image}, [image]):
+        (got,) = model.run(given).values()
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: {"nobody": x}, "no input 'nobody'"),
+        (lambda x: [x, x], "2 arrays were given, the model takes 1"),
+        (lambda x: x[0], r"wants shape \[1, 8, 8, 1\], not \[8, 8, 1\]"),
+        (lambda x: x.astype(np.float64), "wants dtype float32, not float64"),
+        (lambda x: {}, "no array was given"),
+    ],
+)
+def test_wrong_inputs_are_told_what_was_wanted(model: mi.Model, image: np.ndarray, change, message: str) -> None:
+    with pytest.raises(mi.InputError, match=message):
+        model.run(change(image))
+
+
+def test_real_values_for_a_quantised_input_need_quantize(quantized: mi.Model, image: np.ndarray) -> None:
+    with pytest.raises(mi.InputError, match="quantize=True"):
+        quantized.run(image)
+    tensor = quantized.network.tensors[quantized.network.graphs[0].inputs[0].tensor]
+    assert tensor.quantization is not None
+    stored = np.clip(np.round(image / np.float32(tensor.quantization.scale[0])) + tensor.quantization.zero_point[0], 0, 255)
+    (a,), (b,) = quantized.run(image, quantize=True).values(), quantized.run(stored.astype(np.uint8)).values()
+    np.testing.assert_array_equal(a, b)
+    (real,) = quantized.run(image, quantize=True, dequantize=True).values()
+    assert real.dtype == np.float32
+    assert np.ptp(real) > 0
+
+
+def test_only_what_is_asked_for_is_computed(model: mi.Model, image: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: list[str] = []
+    monkeypatch.setitem(registry.OPS, "armnn", dict(registry.OPS["armnn"]))
+    for name, entry in list(registry.OPS["armnn"].items()):
+
+        def watched(call, *arrays, entry=entry):
+            computed.append(call.layer.op)
+            return entry.function(call, *arrays)
+
+        registry.OPS["armnn"][name] = registry.Op(watched, entry.stored, entry.integers)
+    first = model.layers.query("kind == 'conv2d'").index[0]
+    tensor = model.layers.outputs[first][0]
+    got = model.run(image, outputs=[tensor])
+    assert computed == ["Convolution2d"]
+    full = model.trace(image)
+    np.testing.assert_array_equal(next(iter(got.values())), full[tensor])
+
+
+def test_unknown_output_and_mode(model: mi.Model, image: np.ndarray) -> None:
+    with pytest.raises(mi.InputError, match="no tensor is called 'nobody'"):
+        model.run(image, outputs=["nobody"])
+    with pytest.raises(ValueError, match="mode 'exact' is unknown"):
+        model.run(image, mode="exact")
+
+
+def test_a_failing_layer_names_itself_and_keeps_its_cause(
+    model: mi.Model, image: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "LAYER_OPS", {})
+    name = model.layers.query("kind == 'conv2d'").name.iloc[0]
+
+    @mi.register_op("armnn", "Convolution2d", layer=name)
+    def broken(call, *arrays):
+        raise ZeroDivisionError("nothing to divide by")
+
+    with pytest.raises(mi.ExecutionError, match=rf"{name}.*float32\[1, 8, 8, 1\].*nothing to divide by") as caught:
+        model.run(image)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def chain(length: int) -> ir.Network:
+    """x -> layer 0 -> layer 1 -> ... ; layer i adds 1."""
+    tensors = {
+        i: ir.Tensor(i, f"t{i}", 0, "activation", "float32", "Float32", (2,)) for i in range(length + 1)
+    }
+    layers = tuple(
+        ir.Layer(i, f"layer{i}", "Inc", "inc", 0, {}, (i,), (i + 1,)) for i in range(length)
+    )
+    graph = ir.Graph(0, "", (ir.Port("x", 0),), (ir.Port("y", length),), layers)
+    return ir.Network("armnn", "", "", (graph,), tensors)
+
+
+def test_tensors_are_freed_after_their_last_use() -> None:
+    living: list[int] = []
+    arrays: list[weakref.ref[np.ndarray]] = []
+
+    def compute(x: np.ndarray) -> tuple[np.ndarray]:
+        result = x + 1
+        arrays.append(weakref.ref(result))
+        living.append(sum(array() is not None for array in arrays))
+        return (result,)
+
+    program = plan(chain(6), [6], lambda layer: compute, lambda tensor: np.zeros(2))
+    got = execute(program, {0: np.zeros(2, np.float32)})
+    assert got[6].tolist() == [6, 6]
+    assert living == [1, 2, 2, 2, 2, 2]  # a layer's operand and its result, nothing else
+
+
+def test_layers_off_the_path_are_left_out() -> None:
+    program = plan(chain(5), [2], lambda layer: lambda x: (x + 1,), lambda tensor: np.zeros(2))
+    assert [step.layer.index for step in program.steps] == [0, 1]
+
+
+def test_output_names_are_unique() -> None:
+    ports = [ir.Port("a", 0), ir.Port("a", 1), ir.Port("a_1", 2), ir.Port("", 3), ir.Port("", 4)]
+    names = output_names(ports)
+    assert names[0] == "a"
+    assert names[2] == "a_1"
+    assert len(set(names)) == len(names)
+
+
+def test_session_ends_where_run_ends(quantized: mi.Model, image: np.ndarray) -> None:
+    session = quantized.session(image, quantize=True)
+    trace = quantized.trace(image, quantize=True)
+    layer = session.step()
+    assert layer is not None
+    assert session.position == 1
+    np.testing.assert_array_equal(session.trace[layer.outputs[0]], trace[layer.outputs[0]])
+    target = quantized.layers.query("kind == 'softmax'").index[0]
+    assert session.run_to(target).index == target
+    with pytest.raises(mi.InputError, match="no layer"):
+        session.run_to(layer.index)
+    outputs = session.finish()
+    assert session.done
+    assert session.step() is None
+    for name, array in quantized.run(image, quantize=True).items():
+        np.testing.assert_array_equal(outputs[name], array)
+    session.reset()
+    assert session.position == 0
+    assert not session.outputs
+
+
+def test_trace_statistics(quantized: mi.Model, image: np.ndarray, tmp_path) -> None:
+    trace = quantized.trace(image, quantize=True)
+    stats = trace.stats
+    assert list(stats.index) == list(trace)
+    for tensor_id, row in stats.iterrows():
+        array = trace[tensor_id]
+        q = quantized.network.tensors[tensor_id].quantization
+        assert q is not None
+        real = (array.astype(np.float64) - q.zero_point[0]) * np.float32(q.scale[0])
+        assert row["min"] == pytest.approx(real.min(), rel=1e-6)
+        assert row["std"] == pytest.approx(real.std(), rel=1e-5)
+        assert row["zeros"] == (array == q.zero_point[0]).sum()
+        assert row["saturated_low"] == (array == 0).sum()
+        assert row["saturated_high"] == (array == 255).sum()
+        assert row["range_used"] == pytest.approx((int(array.max()) - int(array.min())) / 255)
+    trace.to_npz(tmp_path / "trace.npz")
+    saved = np.load(tmp_path / "trace.npz")
+    for tensor_id in trace:
+        np.testing.assert_array_equal(saved[f"t{tensor_id}"], trace[tensor_id])
+
+
+def test_trace_counts_nan_and_inf(model: mi.Model, image: np.ndarray) -> None:
+    image = image.copy()
+    image[0, 0, 0, 0], image[0, 7, 7, 0] = np.nan, np.inf
+    row = model.trace(image).stats.iloc[0]
+    assert (row["nan"], row["inf"]) == (1, 1)
+    assert np.isfinite(row["mean"])
