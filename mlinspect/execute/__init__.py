@@ -1,1 +1,1 @@
-
+"""Runs a graph: operators by name, what to compute and when, the debugger."""

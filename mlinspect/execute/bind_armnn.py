@@ -45,9 +45,7 @@ def _compute(entry: Op, call: Call, real: Callable[[ir.Tensor, np.ndarray], np.n
     function, tensors = entry.function, call.inputs
     everything = entry.stored is True
     as_stored = set(range(len(tensors))) if everything else set(entry.stored or ())  # type: ignore[arg-type]
-    plain = tuple(
-        i in as_stored or (entry.integers and tensor.dtype == "int32") for i, tensor in enumerate(tensors)
-    )
+    plain = tuple(i in as_stored or (entry.integers and tensor.dtype == "int32") for i, tensor in enumerate(tensors))
 
     if call.mode == "float":
 

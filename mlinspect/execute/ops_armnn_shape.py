@@ -266,5 +266,3 @@ def resize_layer(call: Call, x: np.ndarray) -> np.ndarray:
         return moved(call, [x], move)
     result = move(x if call.mode == "float" else dequantize_array(x, call.inputs[0]))
     return result if call.mode == "float" else encode(result, call.outputs[0])
-
-

@@ -57,7 +57,8 @@ class Session:
         if self.done:
             return None
         step = self._program.steps[self.position]
-        advance(self._program, self._values, step)
+        with np.errstate(all="ignore"):
+            advance(self._program, self._values, step)
         self.position += 1
         return step.layer
 

@@ -41,7 +41,9 @@ class Trace(Mapping[int | str, np.ndarray]):
         if isinstance(key, str):
             found = [i for i in self.values_by_id if self.network.tensors[i].name == key]
             if len(found) != 1:
-                what = f"tensors {found} are all called {key!r}: use an id" if found else f"no tensor {key!r} was computed"
+                what = (
+                    f"tensors {found} are all called {key!r}: use an id" if found else f"no tensor {key!r} was computed"
+                )
                 raise KeyError(what)
             key = found[0]
         if key not in self.values_by_id:

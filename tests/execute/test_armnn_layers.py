@@ -10,8 +10,8 @@ import pytest
 
 import mlinspect as mi
 from mlinspect import ir
-from mlinspect.formats.records import layout_schema
 from mlinspect.execute import registry
+from mlinspect.formats.records import layout_schema
 from mlinspect.model import Model
 
 # what Arm NN itself defines no computation for, or what is no computation
@@ -113,7 +113,13 @@ def test_tile_and_reverse() -> None:
 
 @pytest.mark.parametrize(
     ("function", "expected"),
-    [("Update", [1, 9, 3, 7]), ("Add", [1, 11, 3, 11]), ("Sub", [1, -7, 3, -3]), ("Max", [1, 9, 3, 7]), ("Min", [1, 2, 3, 4])],
+    [
+        ("Update", [1, 9, 3, 7]),
+        ("Add", [1, 11, 3, 11]),
+        ("Sub", [1, -7, 3, -3]),
+        ("Max", [1, 9, 3, 7]),
+        ("Min", [1, 2, 3, 4]),
+    ],
 )
 def test_scatter_nd(function: str, expected: list[float]) -> None:
     x, indices, updates = np.float32([1, 2, 3, 4]), np.int32([[3], [1]]), np.float32([7, 9])

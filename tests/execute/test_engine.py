@@ -57,7 +57,9 @@ def test_real_values_for_a_quantised_input_need_quantize(quantized: mi.Model, im
         quantized.run(image)
     tensor = quantized.network.tensors[quantized.network.graphs[0].inputs[0].tensor]
     assert tensor.quantization is not None
-    stored = np.clip(np.round(image / np.float32(tensor.quantization.scale[0])) + tensor.quantization.zero_point[0], 0, 255)
+    stored = np.clip(
+        np.round(image / np.float32(tensor.quantization.scale[0])) + tensor.quantization.zero_point[0], 0, 255
+    )
     (a,), (b,) = quantized.run(image, quantize=True).values(), quantized.run(stored.astype(np.uint8)).values()
     np.testing.assert_array_equal(a, b)
     (real,) = quantized.run(image, quantize=True, dequantize=True).values()
@@ -65,7 +67,9 @@ def test_real_values_for_a_quantised_input_need_quantize(quantized: mi.Model, im
     assert np.ptp(real) > 0
 
 
-def test_only_what_is_asked_for_is_computed(model: mi.Model, image: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_is_asked_for_is_computed(
+    model: mi.Model, image: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
     computed: list[str] = []
     monkeypatch.setitem(registry.OPS, "armnn", dict(registry.OPS["armnn"]))
     for name, entry in list(registry.OPS["armnn"].items()):
@@ -107,12 +111,8 @@ def test_a_failing_layer_names_itself_and_keeps_its_cause(
 
 def chain(length: int) -> ir.Network:
     """x -> layer 0 -> layer 1 -> ... ; layer i adds 1."""
-    tensors = {
-        i: ir.Tensor(i, f"t{i}", 0, "activation", "float32", "Float32", (2,)) for i in range(length + 1)
-    }
-    layers = tuple(
-        ir.Layer(i, f"layer{i}", "Inc", "inc", 0, {}, (i,), (i + 1,)) for i in range(length)
-    )
+    tensors = {i: ir.Tensor(i, f"t{i}", 0, "activation", "float32", "Float32", (2,)) for i in range(length + 1)}
+    layers = tuple(ir.Layer(i, f"layer{i}", "Inc", "inc", 0, {}, (i,), (i + 1,)) for i in range(length))
     graph = ir.Graph(0, "", (ir.Port("x", 0),), (ir.Port("y", length),), layers)
     return ir.Network("armnn", "", "", (graph,), tensors)
 
