@@ -57,7 +57,8 @@ def encode(result: np.ndarray | Approximate, tensor: ir.Tensor) -> np.ndarray:
     """What a layer stores of its result.
 
     Integers and booleans of the stored type are taken as they are; float32 values are quantised. Sums that BLAS made in
-    its own order are settled first: those so close to a rounding tie that the order matters are summed as the vendor does.
+    its own order are settled first: those so close to a rounding tie that the order matters are summed as the vendor
+    does.
     """
     dtype = numpy_dtype(tensor)
     if isinstance(result, Approximate):
