@@ -1,7 +1,7 @@
 """FlatBuffers driven by schemas: parse ``.fbs`` text, decode any table with checks, encode it back."""
 
-from mlinspect.flatbuffer.decode import Decoder, Record
+from mlinspect.flatbuffer.decode import Decoder, Plan, Record
 from mlinspect.flatbuffer.encode import encode
 from mlinspect.flatbuffer.schema import Schema, load_schema, parse_schema
 
-__all__ = ["Decoder", "Record", "Schema", "encode", "load_schema", "parse_schema"]
+__all__ = ["Decoder", "Plan", "Record", "Schema", "encode", "load_schema", "parse_schema"]

@@ -149,6 +149,8 @@ class Decoder:
     ----------
     plans : list of Plan
         One for each table type and vtable met so far.
+    tables_read : int
+        Tables met so far.
 
     Examples
     --------
@@ -161,13 +163,15 @@ class Decoder:
 
     def __init__(self, buffer: np.ndarray, schema: Schema) -> None:
         self.buffer = buffer
+        self._address: int = buffer.__array_interface__["data"][0]
         self.view = memoryview(buffer)
         self.size = len(buffer)
         self.schema = schema
         self.plans: list[Plan] = []
         self._readers: dict[tuple[str, bool], Reader] = {}
+        self.tables_read = 0
         # a table takes at least its vtable offset and an offset to it; more tables than that are met in circles
-        self._left = self.size // 8 + 16
+        self._most_tables = self.size // 8 + 16
 
     def root(self) -> Record:
         """The root table.
@@ -186,6 +190,10 @@ class Decoder:
         """The table of type ``kind`` at ``position``."""
         record: Record = self._reader_of(kind, False)(position, 0)
         return record
+
+    def position(self, values: np.ndarray) -> int:
+        """Where in the file a vector's first byte stands."""
+        return int(values.__array_interface__["data"][0]) - self._address
 
     def _target(self, position: int, offset: int) -> int:
         """Where the offset that is stored at ``position`` leads."""
@@ -268,7 +276,7 @@ class Decoder:
         return read_vector
 
     def _table_reader(self, table: Table) -> Reader:
-        view, size, unpack_int = self.view, self.size, _INT.unpack_from
+        view, size, most_tables, unpack_int = self.view, self.size, self._most_tables, _INT.unpack_from
         plans: dict[int, Plan] = {}
 
         def read_table(position: int, depth: int) -> Record:
@@ -278,8 +286,8 @@ class Decoder:
                 plan = plans[vtable] = self._plan(table, position, vtable)
             if position + plan.object_size > size:
                 raise ModelFormatError(f"a {table.name} table runs past the end of the file", position)
-            self._left -= 1
-            if self._left < 0 or depth > _MAX_DEPTH:
+            self.tables_read += 1
+            if self.tables_read > most_tables or depth > _MAX_DEPTH:
                 raise ModelFormatError("tables refer to each other without end", position)
             record = Record(plan.defaults)
             record.plan = plan

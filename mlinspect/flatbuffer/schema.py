@@ -315,10 +315,7 @@ def _resolve(schema: Schema) -> Schema:
         fields, slot = [], 0
         for item in table.fields:
             if not (
-                item.type == "string"
-                or item.type in SCALARS
-                or item.type in schema.enums
-                or item.type in schema.tables
+                item.type == "string" or item.type in SCALARS or item.type in schema.enums or item.type in schema.tables
             ):
                 raise SchemaError(f"{schema.name}: {table.name}.{item.name} has unknown type {item.type!r}")
             number = item.slot

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 ARMNN: dict[str, str] = {
@@ -125,6 +126,7 @@ VALUES: dict[str, str] = {
 }
 
 
+@lru_cache(1024)
 def snake_case(name: str) -> str:
     """``SpaceToDepth`` -> ``space_to_depth``."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)

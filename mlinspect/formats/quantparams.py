@@ -65,8 +65,8 @@ def channel_axis(layer: Layer, position: int, rank: int, version: tuple[int, int
 
 def quantization_of(
     record: Record, shape: tuple[int, ...], dtype: str, axis: int, version: tuple[int, int, int]
-) -> tuple[Quantization | None, bool]:
-    """The parameters of a tensor, and whether they are empty records that only look like parameters.
+) -> Quantization | None:
+    """The parameters of a tensor; None if it has none, or only empty records that look like parameters.
 
     Notes
     -----
@@ -74,31 +74,19 @@ def quantization_of(
     1.4 put one QuantParam without any field on every tensor.
     """
     params: Sequence[Record] = record.get("quantParams") or ()
-    if not params:
-        return None, True
-    # to readers up to 1.5 a scale that is not stored was 0
-    scale_default = 0.0 if (0, 0, 0) < version < (1, 6, 0) else None
-
-    def scale_of(param: Record) -> float:
-        if scale_default is not None and "scale" not in param.plan.present:
-            return scale_default
-        return float(param["scale"])
-
-    empty = not any(param.plan.present for param in params)
-    extra = {
-        ours: np.array([param[theirs] for param in params]) for ours, theirs in _EXTRA.items() if theirs in params[0]
-    }
-    zero_point = np.array([param["zeroPoint"] for param in params], np.int64)
-    per_channel = len(params) > 1
-    if per_channel and not (axis < len(shape) and shape[axis] == len(params)):
-        # files and rules disagree: the axis of that length, if there is just one
+    if not any(q.plan.present for q in params):
+        return None
+    # to readers up to 1.5 a scale that is not stored was 0, whatever the schema that reads it now
+    old = (0, 0, 0) < version < (1, 6, 0)
+    scale = np.array([0.0 if old and "scale" not in q.plan.present else q["scale"] for q in params], np.float64)
+    extra = {ours: np.array([q[theirs] for q in params]) for ours, theirs in _EXTRA.items() if theirs in params[0]}
+    zero_point = np.array([q["zeroPoint"] for q in params], np.int64)
+    symmetric = bool(dtype != "uint8" and not zero_point.any())
+    bits = params[0].get("numBits", 8)
+    if len(params) == 1:
+        return Quantization(scale, zero_point, None, bits, symmetric, extra)
+    if not (axis < len(shape) and shape[axis] == len(params)):
+        # file and rule disagree: the axis of that length, if there is just one
         fitting = [i for i, size in enumerate(shape) if size == len(params)]
         axis = fitting[0] if len(fitting) == 1 else axis
-    return Quantization(
-        np.array([scale_of(param) for param in params], np.float64),
-        zero_point,
-        axis if per_channel else None,
-        int(params[0].get("numBits", 8)),
-        bool(dtype != "uint8" and not zero_point.any()),
-        extra,
-    ), empty
+    return Quantization(scale, zero_point, axis, bits, symmetric, extra)

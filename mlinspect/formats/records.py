@@ -1,20 +1,25 @@
-"""What both formats' readers need: locate schemas, decode under a layout and judge the fit, turn records into attributes."""
+"""What both formats' readers need: find schemas, decode under the layout that fits, turn records into plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from mlinspect.errors import ModelFormatError
-from mlinspect.flatbuffer import Decoder, Record, Schema, load_schema
+from mlinspect.flatbuffer import Decoder, Plan, Record, Schema, load_schema
 
+MOST_DIMENSIONS = 64  # numpy's limit; both vendors have lower ones
 _LONG_VECTOR = 4096  # longer attribute vectors stay arrays
+_PLAIN = frozenset((int, float, str, bool, type(None)))
 
 
+@cache
 def schema_folder() -> Path:
     """Where the ``.fbs`` files are: inside the installed package, or beside it in a checkout."""
     package = Path(__file__).resolve().parent.parent
@@ -22,6 +27,7 @@ def schema_folder() -> Path:
     return inside if inside.is_dir() else package.parent / "schemas"
 
 
+@cache
 def layout_schema(model_format: str, layout: str) -> Schema:
     """The schema of one layout, as ``layout_schema("mslite", "msl2_newest")``."""
     return load_schema(schema_folder() / model_format / f"{layout}.fbs")
@@ -38,48 +44,55 @@ class Reading:
 
 
 def best_reading(
-    buffer: np.ndarray, schemas: Iterable[tuple[str, Schema]], doubts: Callable[[Record], int]
+    buffer: np.ndarray, schemas: Iterable[tuple[str, Schema]], doubts: Callable[[Record], int | None]
 ) -> Reading:
     """Decode under each layout until one fits without doubt; else the one with the fewest doubts.
+
+    Parameters
+    ----------
+    buffer : ndarray of uint8
+    schemas : iterable of (layout name, Schema)
+        Likeliest first: of equally doubtful layouts the first is taken.
+    doubts : callable
+        Counts what in a root record speaks against its layout, or gives None if the layout is out of the question.
+        Stored fields that the schema has no name for are counted here.
 
     Raises
     ------
     ModelFormatError
-        If none can be decoded: the error of the layout that got furthest.
+        If there is none: the error of the layout that got furthest.
     """
     best: Reading | None = None
-    failure: ModelFormatError | None = None
+    failure, furthest = ModelFormatError("no known layout fits"), 0
     for layout, schema in schemas:
         decoder = Decoder(buffer, schema)
         try:
             root = decoder.root()
         except ModelFormatError as error:
-            if failure is None or len(error.path) > len(failure.path):
-                failure = error
+            if best is None and decoder.tables_read >= furthest:
+                failure, furthest = error, decoder.tables_read
             continue
-        reading = Reading(layout, decoder, root, doubts(root))
+        found = doubts(root)
+        if found is None:
+            continue
+        reading = Reading(layout, decoder, root, found + sum(map(_strange, decoder.plans)))
         if reading.doubts == 0:
             return reading
         if best is None or reading.doubts < best.doubts:
             best = reading
-    if best is not None:
-        return best
-    assert failure is not None, "no layout was given"
-    raise failure
+    if best is None:
+        raise failure
+    return best
 
 
-def unknown_slots(record: Any) -> int:
-    """How many stored fields in the tree have no name in the schema."""
-    if isinstance(record, Record):
-        found = len(record.plan.unknown)
-        for name in record.plan.present:
-            value = record[name]
-            if isinstance(value, Record | list):
-                found += unknown_slots(value)
-        return found
-    if isinstance(record, list) and record and isinstance(record[0], Record):
-        return sum(map(unknown_slots, record))
-    return 0
+def _strange(plan: Plan) -> int:
+    """Stored fields without a name, and union members that the schema does not have.
+
+    Arm NN's writers store some members with the tag NONE, which says nothing of the layout.
+    """
+    if plan.table == "Unknown(0)":
+        return 0
+    return len(plan.unknown) + plan.table.startswith("Unknown(")
 
 
 def plain(value: Any) -> Any:
@@ -87,9 +100,34 @@ def plain(value: Any) -> Any:
     if isinstance(value, Record):
         if tuple(value) == ("data",):
             return plain(value["data"])
-        return {name: plain(item) for name, item in value.items()}
+        return {name: item if type(item) in _PLAIN else plain(item) for name, item in value.items()}
     if isinstance(value, np.ndarray):
         return tuple(value.tolist()) if value.size <= _LONG_VECTOR else value
     if isinstance(value, list):
         return tuple(plain(item) for item in value)
     return value
+
+
+def shaped(values: np.ndarray, shape: tuple[int, ...] | None) -> np.ndarray | None:
+    """A view in that shape, or None if the numbers do not fill it."""
+    if shape is None or prod(shape) != values.size:
+        return None
+    try:
+        return values.reshape(shape)
+    except ValueError:  # a size of 0 beside others that numpy cannot hold
+        return None
+
+
+def dimensions(vector: np.ndarray | None, record: Record) -> tuple[int, ...]:
+    """A shape as the file gives it; an absent vector is the shape of a scalar.
+
+    Raises
+    ------
+    ModelFormatError
+        More dimensions than any array can have.
+    """
+    if vector is None:
+        return ()
+    if vector.size > MOST_DIMENSIONS:
+        raise ModelFormatError(f"a shape of {vector.size} dimensions", record.offset)
+    return tuple(vector.tolist())

@@ -12,7 +12,9 @@ import numpy as np
 from mlinspect.errors import ModelFormatError
 from mlinspect.flatbuffer import Decoder, Record
 from mlinspect.formats.compression import kind_of, unpack
+from mlinspect.formats.records import shaped
 from mlinspect.ir import PackedData, Quantization
+
 
 @dataclass
 class Contents:
@@ -35,38 +37,35 @@ def tensor_data(
     folder: Path | None,
 ) -> Contents:
     """The constant data of one tensor; nothing is unpacked or read from elsewhere before it is asked for."""
-    raw = record.get("data")
-    count = prod(shape) if all(size >= 0 for size in shape) else -1
-    if raw is None or (len(raw) == 0 and count != 0):
-        return _external(record, name, dtype, shape, folder) or Contents()
-    offset = int(raw.__array_interface__["data"][0] - decoder.buffer.__array_interface__["data"][0])
-    contents = Contents(None, "none", offset, len(raw))
+    raw = record["data"]
+    count = prod(shape) if min(shape, default=0) >= 0 else -1
+    if raw is None or (raw.size == 0 and count != 0):
+        return _external(record, name, dtype, shape, folder)
+    offset = decoder.position(raw)
     bits = quantization.bits if quantization is not None else None
-    compress_type = record.get("weightQuantCompressType", record.get("weightQunatCompressType", "NONE"))
+    compress_type = record.get("weightQuantCompressType") or record.get("weightQunatCompressType") or "NONE"
     compression = kind_of(compress_type, bits, record.get("enableHuffmanCode", False))
-    if compression == "bitpacking" and (
-        dtype not in ("int8", "int16") or len(raw) == count * np.dtype(dtype).itemsize
-    ):
+    if compression == "bitpacking" and (dtype not in ("int8", "int16") or raw.size == count * np.dtype(dtype).itemsize):
         compression = "none"  # low-bit numbers that are stored one a byte after all
     if compression == "none":
-        contents.data, note = _plain(raw, name, dtype, shape, count)
-        contents.notes += note
-        return contents
-    contents.compression = compression
-    contents.data = PackedData(raw, partial(_unpack, raw, name, compression, bits or 8, count, dtype, shape, quantization))
-    return contents
+        data, odd = _plain(raw, name, dtype, shape)
+        return Contents(data, "none", offset, raw.size, odd)
+    load = partial(_unpack, raw, name, compression, bits or 8, count, dtype, shape, quantization)
+    return Contents(PackedData(raw, load), compression, offset, raw.size)
 
 
-def _plain(raw: np.ndarray, name: str, dtype: str, shape: tuple[int, ...], count: int) -> tuple[np.ndarray, list[str]]:
+def _plain(raw: np.ndarray, name: str, dtype: str, shape: tuple[int, ...]) -> tuple[np.ndarray, list[str]]:
+    """The bytes as numbers, in their shape where they fill it, and what is odd about them."""
     if dtype == "string" or dtype.startswith("unknown"):
         return raw, []
     try:
         values = raw.view("uint16" if dtype == "bfloat16" else dtype)
     except (TypeError, ValueError):
-        return raw, [f"constant {name}: {len(raw)} bytes do not make whole {dtype} numbers"]
-    if values.size == count:
-        return values.reshape(shape), []
-    return values, [f"constant {name} has {values.size} numbers for shape {shape}"]
+        return raw, [f"constant {name}: {raw.size} bytes do not make whole {dtype} numbers"]
+    array = shaped(values, shape)
+    if array is None:
+        return values, [f"constant {name} has {values.size} numbers for shape {shape}"]
+    return array, []
 
 
 def _unpack(
@@ -81,35 +80,47 @@ def _unpack(
 ) -> np.ndarray:
     zero_point = quantization.zero_point if quantization is not None else np.zeros(1, np.int64)
     try:
+        if dtype not in ("int8", "int16", "float32"):
+            raise ModelFormatError(f"{dtype} numbers cannot be packed as {compression}")
         flat = unpack(raw, compression, bits=bits, count=count, dtype=dtype, zero_point=zero_point)
     except ModelFormatError as error:
         raise error.within(f"constant {name}") from None
-    return flat.reshape(shape)
+    array = shaped(flat, shape)
+    return flat if array is None else array
 
 
-def _external(record: Record, name: str, dtype: str, shape: tuple[int, ...], folder: Path | None) -> Contents | None:
+def _external(record: Record, name: str, dtype: str, shape: tuple[int, ...], folder: Path | None) -> Contents:
     """Data in a file beside the model; nothing outside the model's own folder is ever read."""
     entries = record.get("externalData")
     if not entries:
-        return None
-    entry = entries[0]
-    location, offset, length = entry.get("location") or "", int(entry["offset"]), int(entry["length"])
-    count = prod(shape) if all(size >= 0 for size in shape) else -1
+        return Contents()
+    location, offset, length = entries[0]["location"] or "", entries[0]["offset"], entries[0]["length"]
 
     def load() -> np.ndarray:
-        if folder is None:
-            raise ModelFormatError(f"constant {name} lies in {location!r}: open the model by its path to read it")
-        path = (folder / location).resolve()
-        if not path.is_relative_to(folder.resolve()) or not path.is_file():
-            raise ModelFormatError(f"constant {name} lies in {location!r}, which is not beside the model")
-        size = path.stat().st_size
-        wanted = size - offset if length < 0 else length
-        if offset < 0 or wanted < 0 or offset + wanted > size:
-            raise ModelFormatError(f"constant {name}: {location!r} has {size} bytes, not {length} at {offset}", offset)
-        if wanted == 0:
-            return np.zeros(shape if count == 0 else 0, "uint8" if dtype == "string" else dtype)
-        raw = np.memmap(path, np.uint8, "r", offset, wanted)
-        return _plain(np.asarray(raw), name, dtype, shape, count)[0]
+        raw = _bytes_beside(folder, location, offset, length, f"constant {name}")
+        return _plain(raw, name, dtype, shape)[0]
 
-    raw = np.zeros(0, np.uint8)
-    return Contents(PackedData(raw, load), "external", None, max(length, 0))
+    return Contents(PackedData(np.zeros(0, np.uint8), load), "external", None, max(length, 0))
+
+
+def _bytes_beside(folder: Path | None, location: str, offset: int, length: int, what: str) -> np.ndarray:
+    """Bytes of a file in the model's folder, mapped; -1 as length: all that follow."""
+    if folder is None:
+        raise ModelFormatError(f"{what} lies in {location!r}: open the model by its path to read it")
+    try:
+        path = (folder / location).resolve()
+        beside = path.is_relative_to(folder.resolve()) and path.is_file()
+        size = path.stat().st_size if beside else 0
+    except (OSError, RuntimeError, ValueError):  # a name too long, links in a circle, a zero byte in the name
+        beside = False
+    if not beside:
+        raise ModelFormatError(f"{what} lies in {location!r}, which is not beside the model")
+    wanted = size - offset if length < 0 else length
+    if offset < 0 or wanted < 0 or offset + wanted > size:
+        raise ModelFormatError(f"{what}: {location!r} has {size} bytes, not {length} at {offset}", offset)
+    if wanted == 0:
+        return np.zeros(0, np.uint8)
+    try:
+        return np.asarray(np.memmap(path, np.uint8, "r", offset, wanted))
+    except (OSError, ValueError) as error:
+        raise ModelFormatError(f"{what}: {location!r} cannot be read: {error}") from None

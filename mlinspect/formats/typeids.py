@@ -24,12 +24,12 @@ TYPE_IDS: dict[int, tuple[str, str]] = {
     44: ("float64", "Float64"),
 }
 
-_OBJECTS: dict[int, str] = {
-    **dict(enumerate("Unknown Meta Any Object TypeType Problem External None Null Ellipsis".split())),
-    **{11: "Number", 13: "List", 14: "Tuple", 15: "Slice", 16: "Keyword", 17: "TensorType", 18: "RowTensor"},
-    **{19: "SparseTensor", 20: "Undetermined", 21: "Class", 22: "Dictionary", 23: "Function", 24: "JTagged"},
-    **{25: "SymbolicKey", 26: "EnvType", 27: "RefKey", 28: "Ref"},
-}
+# what is no number, by its number: 0 .. 28
+_OBJECTS = (
+    *("Unknown", "Meta", "Any", "Object", "TypeType", "Problem", "External", "None", "Null", "Ellipsis", "ObjectBegin"),
+    *("Number", "String", "List", "Tuple", "Slice", "Keyword", "TensorType", "RowTensor", "SparseTensor"),
+    *("Undetermined", "Class", "Dictionary", "Function", "JTagged", "SymbolicKey", "EnvType", "RefKey", "Ref"),
+)
 
 # 45 and above were dealt out anew several times: (from version, names from 45 on)
 _RENUMBERED: tuple[tuple[tuple[int, int], tuple[str, ...]], ...] = (
@@ -49,14 +49,14 @@ _NUMPY = {
 
 
 def version_number(version: str) -> tuple[int, int, int]:
-    """``"MindSpore Lite 1.5.0"`` -> ``(1, 5, 0)``; ``(0, 0, 0)`` when it says nothing.
+    """``"MindSpore Lite 1.5.0"`` -> ``(1, 5, 0)``; ``(0, 0, 0)`` when it says nothing, as to the vendor's runtime.
 
     Examples
     --------
     >>> version_number("MindSpore Lite 2.2.0.20231010")
     (2, 2, 0)
     """
-    match = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
+    match = re.match(r"MindSpore Lite (\d{1,6})\.(\d{1,6})(?:\.(\d{1,6}))?", version)
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else (0, 0, 0)
 
 
@@ -81,7 +81,7 @@ def type_names(type_id: int, version: tuple[int, int, int]) -> tuple[str, str]:
     """
     if type_id in TYPE_IDS:
         return TYPE_IDS[type_id]
-    if type_id in _OBJECTS:
+    if 0 <= type_id < len(_OBJECTS):
         return _OBJECTS[type_id].lower(), _OBJECTS[type_id]
     names = next(names for since, names in _RENUMBERED if version[:2] >= since)
     if 45 <= type_id < 45 + len(names):
