@@ -9,16 +9,21 @@ from typing import Any
 
 from mlinspect import ir
 
+LIMIT = 2**48  # a damaged file may claim any shape; sums of counts below this fit 64 bits
+
 
 def count_elements(shape: tuple[int, ...] | None) -> int | None:
-    """Product of a shape; None when the rank or a size is unknown.
+    """Product of a shape; None when the rank or a size is unknown, or when no machine could hold so many.
 
     Examples
     --------
-    >>> count_elements((2, 3)), count_elements(()), count_elements((-1, 3))
-    (6, 1, None)
+    >>> count_elements((2, 3)), count_elements(()), count_elements((-1, 3)), count_elements((2**31,) * 4)
+    (6, 1, None, None)
     """
-    return None if shape is None or (shape and min(shape) < 0) else math.prod(shape)
+    if shape is None or (shape and min(shape) < 0):
+        return None
+    count = math.prod(shape)
+    return count if count < LIMIT else None
 
 
 def count_params(kind: str, constants: Iterable[ir.Tensor]) -> int:
@@ -57,9 +62,10 @@ def count_macs(layer: ir.Layer, ins: list[ir.Tensor], outs: list[ir.Tensor]) -> 
     if formula is None:
         return None if UNKNOWN.fullmatch(layer.kind) else 0
     try:
-        return formula(ins, outs, layer.attrs)
+        count = formula(ins, outs, layer.attrs)
     except (IndexError, TypeError, ValueError, ZeroDivisionError):  # a size or an operand is not there
         return None
+    return count if count < LIMIT else None
 
 
 Operands = list[ir.Tensor]

@@ -249,6 +249,8 @@ def quant(network: ir.Network) -> pd.DataFrame:
     qmin = np.where(spread([t.dtype.startswith(("uint", "bool")) for t, _ in rows], bool), 0, -(span >> 1))
     qmax = qmin + span - 1
     # narrow_range is true in every real file (the schema's default), also where the smallest number is stored
+    with np.errstate(all="ignore"):  # damaged files have scales like inf
+        real_min, real_max = (np.where(known, scale * (q - zero), np.nan) for q in (qmin, qmax))
     starts = np.cumsum(counts) - counts
     return _frame(
         "quant",
@@ -261,8 +263,8 @@ def quant(network: ir.Network) -> pd.DataFrame:
         axis=spread([np.nan if q.axis is None else q.axis for q in found], float),
         qmin=pd.arrays.IntegerArray(qmin, ~known),
         qmax=pd.arrays.IntegerArray(qmax, ~known),
-        real_min=np.where(known, scale * (qmin - zero), np.nan),
-        real_max=np.where(known, scale * (qmax - zero), np.nan),
+        real_min=real_min,
+        real_max=real_max,
         symmetric=spread([q.symmetric for q in found], bool),
         **extras,
     )

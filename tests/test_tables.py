@@ -281,6 +281,26 @@ def test_params_leave_out_shapes_and_axes():
     assert all(count_params(kind, [shape]) == 4 for kind in MACS)
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_a_damaged_file_may_claim_fits_the_tables():
+    huge = (2**31 - 1,) * 5
+    q = quantization([np.inf, np.nan, 1e308], [0, -(2**31), 2**31 - 1], axis=2**31 - 1, bits=2**31 - 1)
+    none = quantization([], [])
+    found = [
+        tensor(0, shape=huge, quantization=q),
+        tensor(1, shape=huge, data=np.empty(0), quantization=none, quantized=True),
+        tensor(2, shape=(2**31 - 1,), quantization=quantization([np.inf], [-128])),
+    ]
+    layer = ir.Layer(2**32 - 1, "", "MatMulFusion", "matmul", 0, {"huge": 2**64 - 1}, (0, 1, 1), (2,))
+    graph = ir.Graph(0, "", (ir.Port("", 1, -(2**31)),), (ir.Port("", 2),), (layer,))
+    network = ir.Network("mslite", "msl2_newest", "", (graph,), {t.index: t for t in found})
+    for name in TABLES:
+        getattr(tables, name)(network)
+    assert tables.tensors(network).elements.tolist() == [pd.NA, pd.NA, 2**31 - 1]
+    assert tables.layers(network).macs.tolist() == [pd.NA]
+    assert tables.quant(network).qmax.tolist() == [pd.NA, pd.NA, pd.NA, 127]
+
+
 def large(n):
     tensors, layers = [tensor(0, "x", "input", "int8", (1, 8, 8, 16))], []
     for i in range(n):
