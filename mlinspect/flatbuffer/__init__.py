@@ -2,6 +2,7 @@
 
 from mlinspect.flatbuffer.decode import Decoder, Plan, Record
 from mlinspect.flatbuffer.encode import encode
-from mlinspect.flatbuffer.schema import Schema, load_schema, parse_schema
+from mlinspect.flatbuffer.parse import load_schema, parse_schema
+from mlinspect.flatbuffer.schema import Schema
 
 __all__ = ["Decoder", "Plan", "Record", "Schema", "encode", "load_schema", "parse_schema"]

@@ -79,7 +79,7 @@ class Plan:
                 if tag_offset := at(item.slot - 1):
                     spans.append((tag_offset, 1, "B", tag))
             names = enum.names if enum is not None and not enum.is_union and not enum.bit_flags else None
-            self.defaults[name] = item.default if names is None else names[item.default]
+            self.defaults[name] = item.default if names is None or item.default is None else names[int(item.default)]
             if not offset:
                 continue
             if inner is not None and inner.is_struct and not item.vector:
@@ -88,7 +88,8 @@ class Plan:
                 spans.append((offset, layout.size, f"{layout.size}x", name))
                 continue
             scalar = None if item.vector else schema.scalar(item.type)
-            spans.append((offset, *reversed(scalar or ("I", 4)), name))
+            code, size = scalar or ("I", 4)
+            spans.append((offset, size, code, name))
             if names is not None:
                 self.enums.append((name, names))
             elif union is not None:
@@ -164,7 +165,7 @@ class Decoder:
     def __init__(self, buffer: np.ndarray, schema: Schema) -> None:
         self.buffer = buffer
         self._address: int = buffer.__array_interface__["data"][0]
-        self.view = memoryview(buffer)
+        self.view = memoryview(buffer)  # type: ignore[arg-type]
         self.size = len(buffer)
         self.schema = schema
         self.plans: list[Plan] = []

@@ -77,17 +77,17 @@ def enum_value(enum: Enum, value: Any) -> int:
     return int(value)
 
 
-def _scalar(schema: Schema, item: Field, value: Any, path: str) -> bool | int | float:
+def _scalar(schema: Schema, item: Field, code: str, value: Any, path: str) -> bool | int | float:
     enum = schema.enums.get(item.type)
-    code = schema.scalar(item.type)[0]  # type: ignore[index]
-    if enum is not None:
-        return enum_value(enum, value)
     try:
+        if enum is not None:
+            value = enum_value(enum, value)
         value = bool(value) if code == "?" else float(value) if code in "fd" else int(value)
         struct.pack("<" + code, value)
-    except (TypeError, ValueError, OverflowError, struct.error):
-        raise SchemaError(f"{path}: {value!r} is no {item.type}") from None
-    return value  # type: ignore[no-any-return]
+    except (TypeError, ValueError, OverflowError, struct.error) as error:
+        why = error.args[0] if isinstance(error, SchemaError) else f"{value!r} is no {item.type}"
+        raise SchemaError(f"{path}: {why}") from None
+    return value
 
 
 def _table(builder: Any, schema: Schema, table: Table, record: Mapping[str, Any], path: str) -> int:
@@ -110,14 +110,15 @@ def _table(builder: Any, schema: Schema, table: Table, record: Mapping[str, Any]
             continue
         if item.name in offsets:
             builder.PrependUOffsetTRelativeSlot(item.slot, offsets[item.name], 0)
-        elif _is_struct(schema, item):
+        elif (scalar := schema.scalar(item.type)) is None:
             inner = schema.tables[item.type]
             builder.PrependStructSlot(item.slot, _struct(builder, schema, inner, value, f"{path}.{item.name}"), 0)
         else:
-            number = _scalar(schema, item, value, f"{path}.{item.name}")
+            code, size = scalar
+            number = _scalar(schema, item, code, value, f"{path}.{item.name}")
             if number != item.default:
-                builder.Prep(schema.scalar(item.type)[1], 0)  # type: ignore[index]
-                builder.Prepend(_FLAGS[schema.scalar(item.type)[0]], number)  # type: ignore[index]
+                builder.Prep(size, 0)
+                builder.Prepend(_FLAGS[code], number)
                 builder.Slot(item.slot)
     return int(builder.EndObject())
 

@@ -15,7 +15,8 @@ def struct_fields(schema: Schema, table: Table) -> list[tuple[str, str, int]]:
         if scalar is not None:
             found.append((item.name, *scalar))
         else:
-            found += [(f"{item.name}.{name}", *rest) for name, *rest in struct_fields(schema, schema.tables[item.type])]
+            inner = struct_fields(schema, schema.tables[item.type])
+            found += [(f"{item.name}.{name}", code, size) for name, code, size in inner]
     return found
 
 

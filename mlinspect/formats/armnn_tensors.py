@@ -46,7 +46,8 @@ def tensor_type(info: Record | None) -> TensorType:
     vendor = info["dataType"]
     dtype, quantized, symmetric = DTYPES.get(vendor) or (vendor.lower(), False, False)
     shape = _shape(info)
-    scales, scale = info.get("quantizationScales"), info["quantizationScale"]
+    scales: Any = info.get("quantizationScales")
+    scale = info["quantizationScale"]
     per_axis = scales is not None and len(scales) > 0
     # 0.0 is what writers store for no quantisation, 1.0 the default: neither changes an int32
     if not quantized and not (vendor == "Signed32" and (per_axis or scale not in (0.0, 1.0))):
