@@ -12,8 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mlinspect.kernels.matmul import exactness, multiply
-from mlinspect.kernels.summation import Approximate, error_bound, sum_in_order
-from mlinspect.kernels.windows import NO_PADDING, Pads, blocks, copy_runs, output_size, pad_zero, windows
+from mlinspect.kernels.memory import blocks, copy_runs
+from mlinspect.kernels.summation import Approximate, approximate
+from mlinspect.kernels.windows import NO_PADDING, Pads, output_size, pad_zero, windows
 
 _F = np.float32
 _PATCHES = 1 << 18  # numbers of gathered windows that stay in the second-level cache
@@ -250,45 +251,32 @@ def _approximate(
     value = _convolve(x, weights, bias, stride, padding, dilation, groups)
     filters, *kernel, channels = weights.shape
     depth = math.prod(kernel) * channels
-    to_value, to_norms = error_bound(depth)
 
-    @functools.cache
-    def norms() -> np.ndarray:
-        """Of every window, by group: [N * out, groups]."""
-        squares = _windows(sum_squares(x, groups), kernel, stride, padding, dilation)
+    def squares() -> tuple[np.ndarray, np.ndarray]:
+        cells = _windows(sum_squares(x, groups), kernel, stride, padding, dilation)
         total = np.zeros((*value.shape[:-1], groups), _F)
         for tap in np.ndindex(*kernel):
-            total += squares[(..., *tap, slice(None))]
-        return np.sqrt(total).reshape(-1, groups)
+            total += cells[(..., *tap, slice(None))]
+        return total.reshape(-1, groups), sum_squares(weights.reshape(1, filters, -1), 1).reshape(1, filters)
 
-    peaks = np.abs(weights).reshape(filters, -1).max(axis=1, initial=0) * _F(to_norms)
-    offset = np.zeros(filters, _F) if bias is None else np.abs(bias) * _F(to_value)
+    @functools.cache
+    def by_position() -> np.ndarray:
+        return by_group(_windows(x, kernel, stride, padding, dilation), groups, x.ndim - 1)
 
-    def absolute(index: np.ndarray | None) -> np.ndarray:
-        if index is None:
-            return norms().max(initial=0) * peaks.max(initial=0) + offset.max(initial=0)
-        position, o = np.divmod(index, filters)
-        return norms()[position, o // (filters // groups)] * peaks[o] + offset[o]
+    def terms(index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        *position, o = np.unravel_index(index, value.shape)
+        return by_position()[*position, o // (filters // groups)], weights[o]
 
-    def at(index: np.ndarray) -> np.ndarray:
-        view = by_group(_windows(x, kernel, stride, padding, dilation), groups, x.ndim - 1)
-
-        def terms(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            *position, o = np.unravel_index(part, value.shape)
-            return view[*position, o // (filters // groups)], weights[o]
-
-        total = sum_in_order(index, depth, terms, order)
-        return total if bias is None else total + bias[index % filters]
-
-    return Approximate(value, to_value, absolute, at)
+    return approximate(value, bias, depth, squares, terms, order)
 
 
 def sum_squares(x: np.ndarray, groups: int) -> np.ndarray:
     """Sums of squares over the channels of each group, shape (N, *spatial, groups)."""
     rows = x.reshape(-1, x.shape[-1] // groups)
-    out, ones = np.empty(len(rows), _F), np.ones(rows.shape[1], _F)
-    step = max(1, _PATCHES // max(1, rows.shape[1]))
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
-        np.matmul(part * part, ones, out=out[start : start + step])
+    if rows.shape[1] >= 32:
+        out = np.vecdot(rows, rows)
+    else:  # too short for a call each
+        out, ones = np.empty(len(rows), _F), np.ones(rows.shape[1], _F)
+        for (block,) in blocks((len(rows),), 1 << 15):
+            np.matmul(np.square(rows[block]), ones, out=out[block])
     return out.reshape(*x.shape[:-1], groups)

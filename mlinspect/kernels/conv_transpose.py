@@ -5,14 +5,13 @@ One code for float32 and integers: see :func:`mlinspect.kernels.matmul.exactness
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from mlinspect.kernels.conv import by_group, check, sum_squares
 from mlinspect.kernels.matmul import exactness, multiply
-from mlinspect.kernels.summation import Approximate, error_bound, sum_in_order
+from mlinspect.kernels.summation import Approximate, approximate
 from mlinspect.kernels.windows import NO_PADDING, Pads
 
 _F = np.float32
@@ -165,22 +164,11 @@ def conv2d_transpose_approximate(
     # input cells that may reach one output cell, along y and x
     reach = [-(-((k - 1) * d + 1) // s) for k, s, d in zip(kernel, stride, dilation, strict=True)]
     depth = reach[0] * reach[1] * channels
-    to_value, to_norms = error_bound(depth)
-    peaks = np.abs(weights).reshape(filters, -1).max(axis=1, initial=0) * _F(to_norms)
-    offset = np.zeros(filters, _F) if bias is None else np.abs(bias) * _F(to_value)
 
-    @functools.cache
-    def norms() -> np.ndarray:
-        """Of all cells that reach an output cell, by group: [N * OH * OW, groups]."""
-        squares, total = sum_squares(x, groups), np.zeros((*value.shape[:-1], groups), _F)
-        _scatter([squares] * (kernel[0] * kernel[1]), total, kernel, stride, padding, dilation)
-        return np.sqrt(total).reshape(-1, groups)
-
-    def absolute(index: np.ndarray | None) -> np.ndarray:
-        if index is None:
-            return norms().max(initial=0) * peaks.max(initial=0) + offset.max(initial=0)
-        position, o = np.divmod(index, filters)
-        return norms()[position, o // (filters // groups)] * peaks[o] + offset[o]
+    def squares() -> tuple[np.ndarray, np.ndarray]:
+        cells, total = sum_squares(x, groups), np.zeros((*value.shape[:-1], groups), _F)
+        _scatter([cells] * (kernel[0] * kernel[1]), total, kernel, stride, padding, dilation)
+        return total.reshape(-1, groups), sum_squares(weights.reshape(1, filters, -1), 1).reshape(1, filters)
 
     cells = by_group(x, groups, 3)
 
@@ -201,8 +189,4 @@ def conv2d_transpose_approximate(
         left = cells[n, row, column, o // (filters // groups)]
         return left * (meets_y & meets_x)[..., None], weights[o, ky, kx]
 
-    def at(index: np.ndarray) -> np.ndarray:
-        total = sum_in_order(index, depth, terms, (1, 2, 3))
-        return total if bias is None else total + bias[index % filters]
-
-    return Approximate(value, to_value, absolute, at)
+    return approximate(value, bias, depth, squares, terms, (1, 2, 3))

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from mlinspect.kernels.windows import NO_PADDING, Pads, copy_runs, output_size
+from mlinspect.kernels.memory import aligned, copy_runs, small_buffers
+from mlinspect.kernels.windows import NO_PADDING, Pads, output_size
 
 _F = np.float32
 _BLOCK = 1 << 16  # output numbers a block
 _LONG = 1024  # numbers that make an inner loop long enough
-_BUFFER = (
-    1024  # numpy copies operands into buffers of this many numbers when the inner loop is shorter than half of one
-)
 
 
 def depthwise_conv2d(
@@ -75,11 +72,8 @@ def depthwise_conv2d(
     out_height, out_width = output_size((height, width), (rows, columns), stride, padding, dilation)
     dtype = np.dtype(_F if x.dtype.kind == "f" else np.int32)
     out = np.empty((batch, out_height, out_width, filters), dtype)
-    before = np.setbufsize(_BUFFER)  # of this thread
-    try:
+    with small_buffers():
         _run(x, weights, bias, out, stride, (padding[0][0], padding[1][0]), dilation)
-    finally:
-        np.setbufsize(before)
     return out
 
 
@@ -103,9 +97,9 @@ def _run(
     last = None if bias is None else np.tile(bias, repeat)
     block = min(out_height, max(1, _BLOCK // (width * filters)))
     pitch = (width + (columns - 1) * step_x // stride_x) * filters
-    image = _aligned(((block - 1) * stride_y + (rows - 1) * step_y + 1, stride_x, -(-pitch // 16) * 16), out.dtype)
+    image = aligned(((block - 1) * stride_y + (rows - 1) * step_y + 1, stride_x, -(-pitch // 16) * 16), out.dtype)
     image[...] = 0
-    total, product = _aligned((2, block, width // repeat, repeat * filters), out.dtype)
+    total, product = aligned((2, block, width // repeat, repeat * filters), out.dtype)
     phases = sorted({kx * step_x % stride_x for kx in range(columns)})
 
     cells = []  # what each tap sees
@@ -130,14 +124,6 @@ def _run(
             np.add(sums, last, out=target)
 
 
-def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Memory from the start of a cache line on: vector instructions across two lines take twice as long."""
-    size = math.prod(shape) * dtype.itemsize
-    raw = np.empty(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size].view(dtype).reshape(shape)
-
-
 def _load(
     image: np.ndarray, x: np.ndarray, first: int, phases: Sequence[int], stride: int, left: int, filters: int
 ) -> None:
@@ -159,4 +145,4 @@ def _load(
         if channels == filters:
             copy_runs(target.reshape(cells.shape), cells)
         else:
-            np.copyto(target.reshape(*cells.shape, -1), cells[..., None])
+            np.copyto(target.reshape(*cells.shape, filters // channels), cells[..., None])

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mlinspect.kernels.summation import Approximate, error_bound, sum_in_order
+from mlinspect.kernels.summation import Approximate, approximate
 
 _F = np.float32
 
@@ -172,41 +172,21 @@ def matmul_approximate(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = N
     array([1.], dtype=float32)
     """
     value = matmul(a, b, bias)
-    depth, shape = a.shape[-1], value.shape
-    # rows of both operands, by the batch and the row or column of the result
-    lefts = np.broadcast_to(a, (*shape[:-2], *a.shape[-2:]))
-    rights = np.broadcast_to(b.swapaxes(-1, -2), (*shape[:-2], shape[-1], depth))
-    to_value, to_norms = error_bound(depth)
-    offset = np.zeros(shape[-1], _F) if bias is None else np.abs(bias) * _F(to_value)
+    *batch, rows, filters = value.shape
+    depth = a.shape[-1]
 
-    def absolute(index: np.ndarray | None) -> np.ndarray:
-        norms = np.sqrt(np.einsum("...k,...k->...", a, a)) * _F(to_norms)
-        if index is None:
-            return norms.max(initial=0) * magnitude(b).max(initial=0) + offset.max(initial=0)
-        *batch, row, column = np.unravel_index(index, shape)
-        norms = np.broadcast_to(norms, shape[:-1])[*batch, row]
-        return norms * np.broadcast_to(magnitude(b), (*shape[:-2], shape[-1]))[*batch, column] + offset[column]
+    def squares() -> tuple[np.ndarray, np.ndarray]:
+        left, right = np.einsum("...ik,...ik->...i", a, a), np.einsum("...kj,...kj->...j", b, b)
+        left, right = np.broadcast_to(left, (*batch, rows)), np.broadcast_to(right, (*batch, filters))
+        return left.reshape(-1, 1), right.reshape(-1, filters)
 
-    def at(index: np.ndarray) -> np.ndarray:
-        def terms(part: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            *batch, row, column = np.unravel_index(part, shape)
-            return lefts[*batch, row], rights[*batch, column]
+    def terms(index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        lefts = np.broadcast_to(a, (*batch, rows, depth))
+        rights = np.broadcast_to(b.swapaxes(-1, -2), (*batch, filters, depth))
+        *outer, row, column = np.unravel_index(index, value.shape)
+        return lefts[*outer, row], rights[*outer, column]
 
-        total = sum_in_order(index, depth, terms, (1,))
-        return total if bias is None else total + bias[index % shape[-1]]
-
-    return Approximate(value, to_value, absolute, at)
-
-
-def magnitude(b: np.ndarray) -> np.ndarray:
-    """Largest magnitude of every column of matrices, shape (..., K, N) -> (..., N), without a copy of them.
-
-    Examples
-    --------
-    >>> magnitude(np.float32([[1, -5], [-3, 4]]))
-    array([3., 5.], dtype=float32)
-    """
-    return np.maximum(b.max(axis=-2, initial=0), -b.min(axis=-2, initial=0))
+    return approximate(value, bias, depth, squares, terms, (1,))
 
 
 def adjugate(a: np.ndarray) -> np.ndarray:

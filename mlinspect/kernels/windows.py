@@ -1,12 +1,11 @@
-"""Sliding windows of NHWC images, and covering large arrays by blocks that stay in the cache."""
+"""Sliding windows of images and volumes, as views."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 Pads = Sequence[tuple[int, int]]
 NO_PADDING: Pads = ((0, 0), (0, 0))
@@ -81,7 +80,7 @@ def pad_zero(x: np.ndarray, padding: Pads) -> np.ndarray:
 def windows(
     x: np.ndarray, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], out: Sequence[int]
 ) -> np.ndarray:
-    """Every window of an image as a read-only view that shares its memory.
+    """Every window of an image as a read-only view of its memory (of a copy's, when that is not contiguous).
 
     Parameters
     ----------
@@ -104,73 +103,15 @@ def windows(
     needed = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, stride, kernel, dilation, strict=True)]
     if any(n > there for n, there in zip(needed, x.shape[1:-1], strict=True)):
         raise ValueError(f"{tuple(out)} windows of {tuple(kernel)} do not fit into {x.shape}")
+    x = np.ascontiguousarray(x)
     batch, *steps, channel = x.strides
-    return as_strided(
-        x,
-        (x.shape[0], *out, *kernel, x.shape[-1]),
-        (
-            batch,
-            *(step * s for step, s in zip(steps, stride, strict=True)),
-            *(step * d for step, d in zip(steps, dilation, strict=True)),
-            channel,
-        ),
-        writeable=False,
+    strides = (
+        batch,
+        *(step * s for step, s in zip(steps, stride, strict=True)),
+        *(step * d for step, d in zip(steps, dilation, strict=True)),
+        channel,
     )
-
-
-def blocks(shape: Sequence[int], limit: int) -> Iterator[tuple[int | slice, ...]]:
-    """Cover an array in memory order by index tuples that select at most `limit` neighbouring elements each.
-
-    Parameters
-    ----------
-    shape : sequence of int
-    limit : int
-        At least 1; a selection is one whole run along some axis.
-
-    Yields
-    ------
-    tuple of int and slice
-        Selects memory without gaps in a C-contiguous array of this shape.
-
-    Examples
-    --------
-    >>> list(blocks((2, 3, 4), 8))
-    [(0, slice(0, 2, None)), (0, slice(2, 3, None)), (1, slice(0, 2, None)), (1, slice(2, 3, None))]
-    """
-    axis, run = len(shape) - 1, 1
-    while axis > 0 and run * shape[axis] <= limit:
-        run *= shape[axis]
-        axis -= 1
-    step = max(1, limit // max(1, run))
-    for outer in np.ndindex(*shape[:axis]):
-        for start in range(0, shape[axis], step):
-            yield (*outer, slice(start, min(start + step, shape[axis])))
-
-
-def copy_runs(target: np.ndarray, source: np.ndarray) -> None:
-    """``target[...] = source`` for many short contiguous runs along the last axes.
-
-    Moving a run as one opaque item is about twice as fast as numpy's loop over its few numbers. Falls back to the plain
-    copy where the runs are not contiguous or the types differ.
-
-    Parameters
-    ----------
-    target, source : ndarray of the same shape
-
-    Examples
-    --------
-    >>> target = np.zeros((2, 3))
-    >>> copy_runs(target, np.arange(4.0)[[[0, 1, 2], [1, 2, 3]]])
-    >>> target
-    array([[0., 1., 2.],
-           [1., 2., 3.]])
-    """
-    axes, run = target.ndim, target.itemsize
-    while axes and target.strides[axes - 1] == source.strides[axes - 1] == run:
-        axes -= 1
-        run *= target.shape[axes]
-    if axes == target.ndim or target.dtype != source.dtype or run > 256:
-        np.copyto(target, source)
-        return
-    item, shape = np.dtype((np.void, run)), (*target.shape[:axes], -1)
-    np.copyto(target.reshape(shape).view(item), source.reshape(shape).view(item))
+    # as as_strided does, in a tenth of its time, and it checks that the view stays inside
+    view = np.ndarray((x.shape[0], *out, *kernel, x.shape[-1]), x.dtype, x, 0, strides)
+    view.flags.writeable = False
+    return view
