@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.errors import UnsupportedError
-from mlinspect.execute import bind_armnn, registry
+from mlinspect.execute import bind_armnn, bind_mslite, registry
 from mlinspect.execute.engine import Compute, Program, plan
 
 MODES = ("vendor", "float")
@@ -20,7 +19,7 @@ class Programs:
     def __init__(self, network: ir.Network) -> None:
         self.network = network
         self._registry = registry.changes()
-        self._binders: dict[str, Callable[[ir.Layer], Compute | None]] = {}
+        self._binders: dict[str, tuple[Callable[[ir.Layer], Compute | None], Callable[[ir.Tensor], np.ndarray]]] = {}
         self._programs: dict[tuple[str, tuple[int, ...]], Program] = {}
 
     def get(self, mode: str, wanted: Iterable[int]) -> Program:
@@ -41,13 +40,14 @@ class Programs:
         if key not in self._programs:
             if mode not in self._binders:
                 self._binders[mode] = self._binder(mode)
-            self._programs[key] = plan(self.network, key[1], self._binders[mode], _load)
+            self._programs[key] = plan(self.network, key[1], *self._binders[mode])
         return self._programs[key]
 
-    def _binder(self, mode: str) -> Callable[[ir.Layer], Compute | None]:
+    def _binder(self, mode: str) -> tuple[Callable[[ir.Layer], Compute | None], Callable[[ir.Tensor], np.ndarray]]:
+        """What binds a layer to its function, and what loads a constant."""
         if self.network.format == "armnn":
-            return bind_armnn.binder(self.network, mode)
-        raise UnsupportedError("running MindSpore Lite models is not supported yet")
+            return bind_armnn.binder(self.network, mode), _load
+        return bind_mslite.binder(self.network, mode), bind_mslite.loader(self.network, mode)
 
 
 def _load(tensor: ir.Tensor) -> np.ndarray:

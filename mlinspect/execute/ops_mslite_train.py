@@ -1,0 +1,1 @@
+"""MindSpore Lite's losses, gradients and optimisers."""
