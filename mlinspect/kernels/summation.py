@@ -214,7 +214,8 @@ def _store_integers(
     """Quantised values, and the indices of those that the order of summing may change."""
     limits = np.iinfo(dtype)
     low, high = float(limits.min - zero_point), float(limits.max - zero_point)
-    relative = approximate.relative + 4 * _ULP  # the division rounds, too
+    inverse = _F(1) / scale  # quicker than to divide; what it rounds more counts as error
+    relative = approximate.relative + 6 * _ULP
     error = relative * (max(-low, high) + 1) + float(approximate.absolute(None)) / float(scale)
     near, shift = _F(0.5 - error), _F(zero_point)
     ends = _F(low - 0.25), _F(high + 0.25)  # round to the ends, and lie near no tie
@@ -226,7 +227,7 @@ def _store_integers(
             part = value[start : start + _BLOCK]
             n = len(part)
             distance, level = distances[:n], levels[:n]
-            np.divide(part, scale, out=distance)
+            np.multiply(part, inverse, out=distance)
             np.clip(distance, *ends, out=distance)
             np.rint(distance, out=level)
             np.subtract(distance, level, out=distance)

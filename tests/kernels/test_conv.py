@@ -1,6 +1,7 @@
 """Convolutions against loops that add product after product."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -143,6 +144,15 @@ def test_results_do_not_depend_on_how_windows_are_gathered(case):
         assert np.array_equal(conv2d(x.astype(np.float32), weights.astype(np.float32), **how, groups=groups), want)
     finally:
         kernels._PATCHES = whole
+
+
+def test_gathered_windows_stay_small():
+    x, weights = np.zeros((4, 40, 40, 64), np.float32), np.zeros((8, 3, 3, 64), np.float32)  # 14 MB of windows
+    tracemalloc.start()
+    out = conv2d(x, weights)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak - out.nbytes < 1.5e6
 
 
 def test_views_of_other_layouts_are_taken():

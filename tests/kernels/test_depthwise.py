@@ -1,5 +1,7 @@
 """Depthwise convolution, bit for bit against loops in the order of Arm NN's."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -87,6 +89,18 @@ def test_numpys_buffer_size_is_put_back():
     before = np.getbufsize()
     depthwise_conv2d(np.zeros((1, 3, 3, 2), np.float32), np.zeros((3, 3, 2), np.float32))
     assert np.getbufsize() == before
+
+
+def test_threads_do_not_disturb_each_other():
+    rng = np.random.default_rng(0)
+    layers = [
+        (rng.normal(size=(2, 30, 20 + i, 48)).astype(np.float32), rng.normal(size=(3, 3, 48)).astype(np.float32))
+        for i in range(8)
+    ]
+    want = [depthwise_conv2d(x, weights) for x, weights in layers]
+    with ThreadPoolExecutor(4) as pool:
+        got = list(pool.map(lambda layer: depthwise_conv2d(*layer), layers * 5))
+    assert all(np.array_equal(a, b) for a, b in zip(got, want * 5, strict=True))
 
 
 def test_views_of_other_layouts_are_taken():
