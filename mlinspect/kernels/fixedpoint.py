@@ -1,0 +1,241 @@
+"""Fixed-point arithmetic as nnacl (MindSpore Lite's CPU kernels) does it: ``nnacl/int8/fixed_point``, ``quantize``.
+
+A real factor is a 31-bit multiplier and a power of two; products are rounded twice, once for each. All is exact.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+_INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
+_BLOCK = 1 << 15  # elements that stay in the cache from pass to pass
+
+
+def quantize_multiplier(factor: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Split ``factor`` into a 31-bit multiplier and a power of two (nnacl ``QuantizeMultiplier``).
+
+    Parameters
+    ----------
+    factor : float or ndarray of float64
+
+    Returns
+    -------
+    multiplier : ndarray of int64
+        ``2**30 .. 2**31 - 1``, 0 for 0; infinity gives the largest int32, NaN gives 0.
+    exponent : ndarray of int64
+        ``factor ~ multiplier * 2.0 ** (exponent - 31)``.
+
+    Examples
+    --------
+    >>> quantize_multiplier(0.25)
+    (array(1073741824), array(-1))
+    """
+    factor = np.asarray(factor, np.float64)
+    finite = np.isfinite(factor)
+    mantissa, exponent = np.frexp(np.where(finite, factor, 0.0))
+    multiplier = np.floor(np.abs(mantissa) * 2.0**31 + 0.5).astype(np.int64)
+    carry = multiplier == 1 << 31
+    multiplier = np.where(carry, 1 << 30, multiplier) * np.where(mantissa < 0, -1, 1)
+    infinite = np.isinf(factor)
+    return (
+        np.where(infinite, np.where(factor < 0, _INT32_MIN, _INT32_MAX), multiplier),
+        np.where(finite, exponent.astype(np.int64) + carry, 0),
+    )
+
+
+def wrap32(x: np.ndarray) -> np.ndarray:
+    """Integers modulo 2**32 as the machine's int32, kept as int64."""
+    return x.astype(np.int32).astype(np.int64)
+
+
+def high_multiply(a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
+    """``a * b / 2**31`` to the nearest integer, halves up (nnacl ``SaturatingRoundingDoublingHighMul``).
+
+    Parameters
+    ----------
+    a, b : ndarray of int64, or int
+        int32 values.
+
+    Examples
+    --------
+    >>> high_multiply(np.array([5, -5]), 1 << 30)
+    array([ 3, -2])
+    """
+    return np.minimum((np.asarray(a, np.int64) * b + (1 << 30)) >> 31, _INT32_MAX)
+
+
+def rounding_shift(x: np.ndarray, bits: np.ndarray | int) -> np.ndarray:
+    """``x / 2**bits`` to the nearest integer, halves away from zero (nnacl ``RoundingDivideByPOT``).
+
+    Examples
+    --------
+    >>> rounding_shift(np.array([5, -5, 3]), 1)
+    array([ 3, -3,  2])
+    """
+    half = (np.int64(1) << np.asarray(bits, np.int64)) >> 1
+    return (x + half - ((x < 0) & (half > 0))) >> bits
+
+
+def multiply(x: np.ndarray, multiplier: np.ndarray | int, exponent: np.ndarray | int) -> np.ndarray:
+    """``x * multiplier * 2**(exponent - 31)``, rounded twice (nnacl ``MultiplyByQuantizedMultiplier``).
+
+    Parameters
+    ----------
+    x : ndarray of int
+        int32 values.
+    multiplier, exponent : ndarray of int64, or int
+        As :func:`quantize_multiplier` gives them; broadcast against ``x``.
+
+    Returns
+    -------
+    ndarray of int64
+
+    Examples
+    --------
+    >>> multiply(np.array([100, -100]), *quantize_multiplier(0.125))
+    array([ 13, -13])
+    """
+    left = np.maximum(exponent, 0)
+    product = high_multiply(wrap32(np.asarray(x, np.int64) << left), multiplier)
+    return rounding_shift(product, np.minimum(left - exponent, 31))
+
+
+def round_half_away(x: np.ndarray) -> np.ndarray:
+    """C's ``round``, exact, in the dtype of ``x``.
+
+    Examples
+    --------
+    >>> round_half_away(np.array([0.5, -1.5, 0.49999999999999994]))
+    array([ 1., -2.,  0.])
+    """
+    whole = np.trunc(x)
+    with np.errstate(invalid="ignore"):  # infinity stays
+        rest = x - whole
+    return whole + (rest >= 0.5) - (rest <= -0.5)
+
+
+def requantize(
+    accumulator: np.ndarray, factor: float | np.ndarray, zero_point: int, low: int = -128, high: int = 127
+) -> np.ndarray:
+    """int32 sums -> int8: :func:`multiply` by ``factor``, add the zero point, clamp.
+
+    The end of MindSpore Lite's int8 Conv2DFusion, Conv2dTransposeFusion, FullConnection and MatMulFusion.
+
+    Parameters
+    ----------
+    accumulator : ndarray of int32, shape (..., C)
+    factor : float or ndarray of float64, shape (C,)
+        ``scale_in * scale_weights / scale_out``, one for all or one a channel; not negative.
+    zero_point : int
+    low, high : int
+        Range of the result, which a fused activation narrows; within -128 .. 127.
+
+    Returns
+    -------
+    ndarray of int8, same shape
+
+    Notes
+    -----
+    With sums below 2**22 every product fits a float64 exactly, and floor and multiplication there are many times
+    faster than int64 shifts. Larger sums saturate, whatever the last bit of their product, unless the factor is so
+    small that they do not; those go through int64.
+
+    Examples
+    --------
+    >>> requantize(np.array([[100, -300, 20000]], np.int32), np.array([0.01, 0.01, 0.25]), -3)
+    array([[ -2,  -6, 127]], dtype=int8)
+    """
+    multiplier, exponent = quantize_multiplier(factor)
+    exponent = np.maximum(exponent, -31)  # no int32 is shifted by more
+    if not accumulator.size:
+        return np.empty(accumulator.shape, np.int8)
+    small = exponent.min() >= -12
+    limit = min(1 << 31 if small else 1 << 22, 1 << max(0, 31 - int(exponent.max())))
+    if limit < 1 << 31 and max(int(accumulator.max()), -int(accumulator.min())) >= limit:
+        return np.clip(multiply(accumulator, multiplier, exponent) + zero_point, low, high).astype(np.int8)
+    first = multiplier * 2.0 ** (np.maximum(exponent, 0) - 31)
+    second = 2.0 ** np.minimum(exponent, 0)
+    offset = np.full(first.shape, zero_point + 128.5)  # into uint8, whose cast then is the floor of rounding
+    one_step = small and low >= zero_point
+    if one_step:  # negative sums end at `low` anyway; for the others both roundings are one
+        first, offset = first * second, offset + np.where(exponent < 0, second / 2, 0.0)
+    else:
+        second = second * (1 + 2.0**-40)  # moves halves, and only those, away from zero
+    channels = accumulator.shape[-1] if first.size > 1 else 1
+    rows = accumulator.reshape(-1, channels) if channels > 1 else accumulator.reshape(-1)
+    step = max(1, _BLOCK // channels)
+    tile = (min(step, len(rows)), channels)[: rows.ndim]
+    work = np.empty(tile)
+    tiled = [np.ascontiguousarray(np.broadcast_to(v, tile)) if channels > 1 else v for v in (first, second, offset)]
+    out = np.empty(rows.shape, np.uint8)
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step]
+        n = len(part)
+        a, b, c = (v[:n] if channels > 1 else v for v in tiled)
+        w = work[:n]
+        np.multiply(part, a, out=w)
+        if not one_step:
+            w += 0.5
+            np.floor(w, out=w)
+            w *= b
+        w += c
+        np.clip(w, low + 128, high + 128.5, out=w)
+        out[start : start + n] = w
+    out ^= 128
+    return out.view(np.int8).reshape(accumulator.shape)
+
+
+# ---- functions on Q0.31 numbers, for softmax and division ------------------------------------------------------------
+
+
+def exp_on_negative_values(x: np.ndarray) -> np.ndarray:
+    """``exp(x)`` for ``x <= 0`` as Q5.26, result as Q0.31 (nnacl ``exp_on_negative_values`` with 5 integer bits).
+
+    Examples
+    --------
+    >>> exp_on_negative_values(np.array([0, -(1 << 26)])) / 2**31
+    array([1.        , 0.36787955])
+    """
+    quarter = 1 << 24
+    modulus = (x & quarter - 1) - quarter
+    result = _exp_of_quarter(modulus << 5)
+    rest = modulus - x
+    for bit, factor in enumerate((1672461947, 1302514674, 790015084, 290630308, 39332535, 720401, 242)):
+        result = np.where(rest & quarter << bit, high_multiply(result, factor), result)
+    return np.where(x == 0, _INT32_MAX, result)
+
+
+def _exp_of_quarter(x: np.ndarray) -> np.ndarray:
+    """``exp(x)`` for ``-1/4 <= x < 0``, Q0.31, by a polynomial around -1/8."""
+    at = 1895147668  # exp(-1/8)
+    x = x + (1 << 28)
+    x2 = high_multiply(x, x)
+    x3 = high_multiply(x2, x)
+    x4 = rounding_shift(high_multiply(x2, x2), 2)
+    tail = rounding_shift(high_multiply(x4 + x3, 715827883) + x2, 1)  # 1/3
+    return at + high_multiply(x + tail, at)
+
+
+def reciprocal(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``1 / x`` for int32 ``x > 0`` as Q0.31 mantissa and leading zeros (nnacl ``ComputerReciprocal``).
+
+    Returns
+    -------
+    mantissa : ndarray of int64
+        ``2**62 / (x << zeros)`` nearly: three Newton steps.
+    zeros : ndarray of int64
+        Leading zero bits of ``x`` as uint32.
+
+    Examples
+    --------
+    >>> mantissa, zeros = reciprocal(np.array([3]))
+    >>> mantissa * 2.0 ** (zeros - 62)
+    array([0.33333333])
+    """
+    zeros = 32 - np.frexp(x.astype(np.float64))[1].astype(np.int64)
+    half_sum = (x << zeros) >> 1
+    y = 1515870810 + high_multiply(half_sum, -1010580540)  # 48/17 - 32/17 * x
+    for _ in range(3):
+        rest = (1 << 29) - high_multiply(half_sum, y)
+        y = y + np.clip(high_multiply(y, rest) << 2, _INT32_MIN, _INT32_MAX)
+    return np.clip(y << 1, _INT32_MIN, _INT32_MAX), zeros
