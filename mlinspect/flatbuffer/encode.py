@@ -1,9 +1,15 @@
-"""Records + Schema -> bytes: the decoder's reverse, on top of ``flatbuffers.Builder``."""
+"""Records + Schema -> bytes: the decoder's reverse, on top of ``flatbuffers.Builder``.
+
+Large vectors are not copied into the builder: they follow what it makes, one after the other, and a model of any size
+can be written out with little memory. Offsets in a FlatBuffer lead forward, so all that is needed is where in that tail
+each vector will lie.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import flatbuffers
@@ -27,6 +33,17 @@ _FLAGS = {
     "f": number_types.Float32Flags,
     "d": number_types.Float64Flags,
 }
+
+_ALIGN = 16  # what the vendors' writers give to weights, and enough for every element type
+_LARGE = 1024  # bytes of a vector that goes into the tail
+_MOST = 2**31 - 1  # offsets to vtables are signed
+
+
+@dataclass(frozen=True, slots=True)
+class RawTable:
+    """A table that is taken over as it is, by its position in the ``carried`` bytes of :func:`encode_parts`."""
+
+    position: int
 
 
 def encode(schema: Schema, root: Mapping[str, Any], identifier: bool = True) -> bytes:
@@ -57,13 +74,74 @@ def encode(schema: Schema, root: Mapping[str, Any], identifier: bool = True) -> 
     >>> encode(parse_schema("table P { x: int; } root_type P;"), {"x": 1})[:4]
     b'\\x0c\\x00\\x00\\x00'
     """
-    builder = flatbuffers.Builder(1024)
+    return b"".join(np.ascontiguousarray(part).data for part in encode_parts(schema, root, identifier))
+
+
+def encode_parts(
+    schema: Schema, root: Mapping[str, Any], identifier: bool = True, carried: np.ndarray | None = None
+) -> list[np.ndarray]:
+    """The bytes that :func:`encode` gives, in parts to be written one after the other.
+
+    Parameters
+    ----------
+    schema, root, identifier
+        As for :func:`encode`. A table of the record may be a :class:`RawTable`.
+    carried : ndarray of uint8, optional
+        The bytes of another FlatBuffer in which the raw tables, and all that hangs on them, lie; from a position there
+        that is a multiple of 16.
+
+    Returns
+    -------
+    list of ndarray
+        The large vectors among them are those of the record, neither copied nor made contiguous.
+
+    Raises
+    ------
+    SchemaError
+        As for :func:`encode`, and if there are more bytes than a FlatBuffer can have.
+    """
+    builder = _Builder(carried)
     at = _table(builder, schema, schema.tables[schema.root], root, schema.root)
     if identifier and schema.identifier is not None:
         builder.Finish(at, schema.identifier.encode())
     else:
         builder.Finish(at)
-    return bytes(builder.Output())
+    parts = [np.frombuffer(builder.Output(), np.uint8), *builder.tail]
+    if (size := sum(part.nbytes for part in parts)) > _MOST:
+        raise SchemaError(f"{size} bytes are more than the {_MOST} that a FlatBuffer can have")
+    return parts
+
+
+class _Builder(flatbuffers.Builder):  # type: ignore[misc]
+    """A Builder whose large vectors follow its own bytes.
+
+    It counts positions from the end of its bytes backwards, so those in the tail are negative.
+    """
+
+    def __init__(self, carried: np.ndarray | None) -> None:
+        super().__init__(1024)
+        self.tail: list[np.ndarray] = []
+        self.tail_size = 0
+        self.Prep(_ALIGN, 0)  # the whole will be a multiple of this, so the tail begins aligned
+        if carried is not None:
+            self._append(np.zeros(_ALIGN, np.uint8))  # position 0 would be that of an absent field
+            self._append(carried)
+
+    def _append(self, part: np.ndarray) -> None:
+        self.tail.append(part)
+        self.tail_size += part.nbytes
+
+    def large_vector(self, values: np.ndarray) -> int:
+        """Put a vector into the tail; gives its position."""
+        self._append(np.zeros((-self.tail_size - 4) % _ALIGN, np.uint8))
+        position = -self.tail_size
+        self._append(np.array([values.size], "<u4"))
+        self._append(values)
+        return position
+
+    def raw_table(self, table: RawTable) -> int:
+        """The position of a table in the carried bytes."""
+        return -_ALIGN - table.position
 
 
 def enum_value(enum: Enum, value: Any) -> int:
@@ -99,7 +177,12 @@ def _table(builder: Any, schema: Schema, table: Table, record: Mapping[str, Any]
     for item in table.fields:
         value = record.get(item.name)
         if value is not None and (item.vector or (schema.scalar(item.type) is None and not _is_struct(schema, item))):
-            offsets[item.name] = _child(builder, schema, item, value, record, f"{path}.{item.name}")
+            try:
+                offsets[item.name] = _child(builder, schema, item, value, record, f"{path}.{item.name}")
+            except SchemaError:
+                raise
+            except (AttributeError, OverflowError, TypeError, ValueError) as error:
+                raise SchemaError(f"{path}.{item.name}: {error}") from None
     builder.StartObject(max((item.slot for item in table.fields), default=-1) + 1)
     for item in sorted(table.fields, key=lambda item: -_inline_size(schema, item)):
         value = record.get(item.name)
@@ -146,11 +229,13 @@ def _struct_bytes(schema: Schema, table: Table, value: Mapping[str, Any], path: 
         layout, names, _ = struct_layout(schema, table)
         return layout.pack(*(value[name] for name in names))
     except (KeyError, struct.error) as error:
-        raise SchemaError(f"{path}: {dict(value)!r} is no {table.name} ({error})") from None
+        raise SchemaError(f"{path}: {value!r} is no {table.name} ({error})") from None
 
 
 def _child(builder: Any, schema: Schema, item: Field, value: Any, record: Mapping[str, Any], path: str) -> int:
     """Write what an offset field points to; returns its position."""
+    if isinstance(value, RawTable):
+        return int(builder.raw_table(value))
     if item.vector:
         return _vector(builder, schema, item.type, value, path)
     if item.type == "string":
@@ -158,6 +243,8 @@ def _child(builder: Any, schema: Schema, item: Field, value: Any, record: Mappin
     union = schema.union(item.type)
     if union is None:
         return _table(builder, schema, schema.tables[item.type], value, path)
+    if isinstance(value, tuple):  # a table by name, whatever the tag says: some writers store tables with the tag NONE
+        return _table(builder, schema, schema.tables[value[0]], value[1], path)
     tag = enum_value(union, record.get(f"{item.name}_type") or 0)
     if tag not in union.members:
         raise SchemaError(f"{path}: union {union.name} has no member {tag}")
@@ -173,7 +260,9 @@ def _vector(builder: Any, schema: Schema, kind: str, values: Any, path: str) -> 
         if enum is not None and not isinstance(values, np.ndarray):
             values = [enum_value(enum, value) for value in values]
         dtype = np.dtype(bool) if scalar[0] == "?" else np.dtype("<" + scalar[0])
-        array = np.asarray(values, dtype).reshape(-1)
+        array = np.asarray(values, dtype)
+        if array.nbytes >= _LARGE:
+            return int(builder.large_vector(array))
         return _raw_vector(builder, array.tobytes(), array.size, dtype.itemsize)
     if kind in schema.tables and schema.tables[kind].is_struct:
         table = schema.tables[kind]
@@ -195,8 +284,7 @@ def _offset_vector(builder: Any, schema: Schema, kind: str, values: Sequence[Any
 
 
 def _raw_vector(builder: Any, data: bytes, count: int, align: int) -> int:
-    # 16: what the vendors' writers give to weights, and a safe start for any element type
-    builder.StartVector(1, len(data), max(align, 16 if len(data) >= 64 else 4))
+    builder.StartVector(1, len(data), max(align, _ALIGN if len(data) >= 64 else 4))
     builder.head -= len(data)
     builder.Bytes[builder.head : builder.head + len(data)] = data
     builder.vectorNumElems = count

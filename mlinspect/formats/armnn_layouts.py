@@ -56,7 +56,7 @@ def doubts(root: Record) -> int | None:
     wrong = [holder for holder in holders if holder.get("layer") is None or not _agrees(holder["layer"])]
     newest = max(layout_schema("armnn", LAYOUTS[0]).enums["Layer"].members)
     contrary = sum(holder["layer_type"] <= newest for holder in wrong)
-    return None if 2 * contrary > len(holders) else len(wrong) + sum(map(_old_dilation, holders))
+    return None if 2 * contrary > len(holders) else len(wrong) + sum(map(_misread, holders))
 
 
 def _agrees(layer: Record) -> bool:
@@ -69,18 +69,20 @@ def _agrees(layer: Record) -> bool:
     return plain and (name == f"{kind}Layer" or (kind, name) == _TRANSPOSE_CONVOLUTION)
 
 
-def _old_dilation(holder: Record) -> bool:
-    """A convolution from before dilation was inserted in the midst of its fields (May 2019).
-
-    What was biasEnabled then is dilationX now, and looks like a stored 1; but 1 is the default, which no writer stores.
-    What was dataLayout then is dilationY now, and looks like a stored 0. Where the fields that follow are stored, the
-    file is a new one.
-    """
-    descriptor = (holder.get("layer") or {}).get("descriptor")
-    if descriptor is None or descriptor.plan.table not in _CONVOLUTIONS:
+def _misread(holder: Record) -> bool:
+    """A descriptor that another layout explains better, though each of its fields fits."""
+    descriptor = (holder["layer"] or {}).get("descriptor")
+    if descriptor is None:
         return False
     present = descriptor.plan.present
-    if "dilationX" not in descriptor or "biasEnabled" in present or "dataLayout" in present:
+    if descriptor.plan.table == "Pooling2dDescriptor":  # without any size: the Softmax of a day before
+        return present == {"poolType"}
+    if descriptor.plan.table not in _CONVOLUTIONS or "dilationX" not in descriptor:
+        return False
+    # Before May 2019 there was no dilation. What was biasEnabled then is dilationX now and looks like a stored 1, but 1
+    # is the default, which no writer stores; what was dataLayout is dilationY now and looks like a stored 0. Where the
+    # fields that follow are stored, the file is a new one.
+    if "biasEnabled" in present or "dataLayout" in present:
         return False
     if "dilationX" in present:
         return bool(descriptor["dilationX"] & 0xFF == 1)
