@@ -122,12 +122,12 @@ class _Builder(flatbuffers.Builder):  # type: ignore[misc]
         super().__init__(1024)
         self.tail: list[np.ndarray] = []
         self.tail_size = 0
-        self.Prep(_ALIGN, 0)  # the whole will be a multiple of this, so the tail begins aligned
         if carried is not None:
             self._append(np.zeros(_ALIGN, np.uint8))  # position 0 would be that of an absent field
             self._append(carried)
 
     def _append(self, part: np.ndarray) -> None:
+        self.minalign = _ALIGN  # the builder's bytes will be a multiple of this, so the tail begins aligned
         self.tail.append(part)
         self.tail_size += part.nbytes
 

@@ -26,7 +26,7 @@ DTYPES = {
     "Signed64": ("int64", False, False),
 }
 # bytes of a number -> the table that holds such numbers
-_HOLDERS = {1: "ByteData", 2: "ShortData", 4: "IntData", 8: "LongData"}
+HOLDERS = {1: "ByteData", 2: "ShortData", 4: "IntData", 8: "LongData"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def constant_data(
     if payload.plan.table == "Unknown(0)":
         if kind.dtype == "float16":
             kind = TensorType("bfloat16", "BFloat16", kind.shape)
-        payload = decoder.table(_HOLDERS[_stored_type(kind, np.dtype(np.int8)).itemsize], payload.offset)
+        payload = decoder.table(HOLDERS[_stored_type(kind, np.dtype(np.int8)).itemsize], payload.offset)
     values = payload.get("data")
     if values is None:
         values = np.zeros(0, np.int8)

@@ -10,7 +10,7 @@ from mlinspect.flatbuffer import Record
 from mlinspect.ir import Layer, Quantization
 
 # our name -> the file's
-_EXTRA = {
+EXTRA = {
     "min": "min",
     "max": "max",
     "narrow_range": "narrowRange",
@@ -79,7 +79,7 @@ def quantization_of(
     # to readers up to 1.5 a scale that is not stored was 0, whatever the schema that reads it now
     old = (0, 0, 0) < version < (1, 6, 0)
     scale = np.array([0.0 if old and "scale" not in q.plan.present else q["scale"] for q in params], np.float64)
-    extra = {ours: np.array([q[theirs] for q in params]) for ours, theirs in _EXTRA.items() if theirs in params[0]}
+    extra = {ours: np.array([q[theirs] for q in params]) for ours, theirs in EXTRA.items() if theirs in params[0]}
     zero_point = np.array([q["zeroPoint"] for q in params], np.int64)
     symmetric = bool(dtype != "uint8" and not zero_point.any())
     bits = params[0].get("numBits", 8)
