@@ -55,7 +55,8 @@ def unary_int8(x: np.ndarray, function: str, q: Affine, out: Affine) -> np.ndarr
     Raises
     ------
     UnsupportedError
-        A value that the runtime fails on (the square root of a negative number, the reciprocal of 0).
+        A function without an int8 kernel, or a value that the runtime fails on (the square root of a negative number,
+        the reciprocal of 0).
 
     Examples
     --------
@@ -75,8 +76,10 @@ def unary_int8(x: np.ndarray, function: str, q: Affine, out: Affine) -> np.ndarr
             scaled = _F(1) / (np.sqrt(_invalid(real, real <= 0, x, "square root")) * so)
         elif function == "Reciprocal":
             scaled = _F(1) / (_invalid(real, np.abs(real) <= np.finfo(_F).eps, x, "reciprocal") * so)
-        else:
+        elif function in _UNARY:
             scaled = _UNARY[function](real) / so
+        else:
+            raise UnsupportedError(f"MindSpore Lite has no int8 kernel for {function}")
         return lookup(x, rounded(scaled, out.zero_point))
 
 

@@ -105,6 +105,8 @@ def test_values_that_the_runtime_fails_on(function, bad):
     int8_unary.unary_int8(x[:2], function, Affine(0.1, 0), Affine(0.1, 0))
 
 
-def test_unknown_activation():
+def test_unknown_functions():
+    with pytest.raises(UnsupportedError, match="Exp"):
+        int8_unary.unary_int8(X, "Exp", Affine(0.1, 0), Affine(0.1, 0))
     with pytest.raises(UnsupportedError, match="SWISH"):
         int8_unary.activate_int8(X, "SWISH", Affine(0.1, 0), Affine(0.1, 0))
