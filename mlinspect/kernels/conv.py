@@ -234,7 +234,10 @@ def check(x: np.ndarray, weights: np.ndarray, groups: int) -> None:
 
 def by_group(x: np.ndarray, groups: int, axis: int) -> np.ndarray:
     """``[..., C]`` with the channels split, the axis of groups moved to `axis`."""
-    return np.moveaxis(x.reshape(*x.shape[:-1], groups, -1), -2, axis)
+    split = x.reshape(*x.shape[:-1], groups, x.shape[-1] // groups)
+    order = list(range(x.ndim - 1))
+    order.insert(axis, x.ndim - 1)
+    return split.transpose(*order, x.ndim)
 
 
 def _approximate(

@@ -80,7 +80,7 @@ def pad_zero(x: np.ndarray, padding: Pads) -> np.ndarray:
 def windows(
     x: np.ndarray, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], out: Sequence[int]
 ) -> np.ndarray:
-    """Every window of an image as a read-only view of its memory (of a copy's, when that is not contiguous).
+    """Every window of an image as a view of its memory, not to be written to (of a copy, if `x` is not contiguous).
 
     Parameters
     ----------
@@ -100,10 +100,13 @@ def windows(
            [1, 3],
            [2, 4]])
     """
+    x = np.ascontiguousarray(x)
+    shape = (x.shape[0], *out, *kernel, x.shape[-1])
+    if max(kernel) == 1 and tuple(out) == x.shape[1:-1]:
+        return x.reshape(shape)
     needed = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, stride, kernel, dilation, strict=True)]
     if any(n > there for n, there in zip(needed, x.shape[1:-1], strict=True)):
         raise ValueError(f"{tuple(out)} windows of {tuple(kernel)} do not fit into {x.shape}")
-    x = np.ascontiguousarray(x)
     batch, *steps, channel = x.strides
     strides = (
         batch,
@@ -111,7 +114,5 @@ def windows(
         *(step * d for step, d in zip(steps, dilation, strict=True)),
         channel,
     )
-    # as as_strided does, in a tenth of its time, and it checks that the view stays inside
-    view = np.ndarray((x.shape[0], *out, *kernel, x.shape[-1]), x.dtype, x, 0, strides)
-    view.flags.writeable = False
-    return view
+    # what as_strided does, in a tenth of its time; it checks that the view stays inside
+    return np.ndarray(shape, x.dtype, x, 0, strides)
