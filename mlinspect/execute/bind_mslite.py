@@ -1,7 +1,8 @@
 """MindSpore Lite layer -> function on arrays, and its constants as the runtime loads them.
 
 The runtime chooses a kernel by the type of the first operand that is a number: int8 operands mean int8 kernels,
-whatever the file says of quantisation. Half floats are float32 to every kernel but Cast, as its fp16 is off.
+whatever the file says of quantisation. Half floats are float32 throughout, as its fp16 is off: constants and inputs are
+widened, and a Cast to float16 changes nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from mlinspect.execute.upgrade_mslite import upgraded
 from mlinspect.execute.values import dequantize_array, quantize_array
 from mlinspect.kernels.quantize import dequantize, dequantize_weights
 
-_DECIDING = frozenset("feblB?i")  # float32, float16, int8, int32, uint8, bool by their numpy characters
+_DECIDING = frozenset("fbB?i")  # float32, int8, uint8, bool, int32 by their numpy characters
 _WEIGHT_QUANT = ("QUANT_WEIGHT", "WeightQuant")
 _TAKES_HANDLE = ("Switch", "SwitchLayer", "Call")
 
@@ -74,18 +75,10 @@ def _compute(entry: Op | None, int8: Op | None, call: Call, extra: tuple[np.ndar
                 return as_tuple(int8.function(call, *arrays, *extra))
             if function is not None:
                 return _through_real(function, call, arrays, extra)
-        for array in arrays:
-            if array.dtype.char == "e":
-                arrays = tuple(_widened(array) for array in arrays)
-                break
         return as_tuple(function(call, *arrays, *extra))
 
     function = entry.function if entry is not None else None
     return stored if entry is not None and entry.stored is True and int8 is None else chosen
-
-
-def _widened(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.float32) if array.dtype == np.float16 else array
 
 
 def _through_real(
@@ -93,7 +86,7 @@ def _through_real(
 ) -> tuple[Any, ...]:
     """Where the runtime has no kernel for 8-bit operands: compute on real values, and quantise the results."""
     real = [
-        dequantize_array(array, tensor) if array.dtype.itemsize == 1 and tensor.quantized else _widened(array)
+        dequantize_array(array, tensor) if array.dtype.itemsize == 1 and tensor.quantized else array
         for array, tensor in zip(arrays, call.inputs, strict=True)
     ]
     results = as_tuple(function(call, *real, *extra))

@@ -20,7 +20,7 @@ from mlinspect.execute.ops_mslite import (
     pooled_windows,
     prepared,
 )
-from mlinspect.execute.ops_mslite_elementwise import UNARY, aligned_shape, axis_of, reduced_axes
+from mlinspect.execute.ops_mslite_elementwise import UNARY, aligned_shape, axis_of, fused, reduced_axes
 from mlinspect.execute.registry import Call, op
 from mlinspect.kernels import int8, int8_move, int8_reduce, int8_unary, matmul
 from mlinspect.kernels.int8 import Affine
@@ -144,7 +144,7 @@ def dynamic_matmul(call: Call, a: np.ndarray, b: np.ndarray, bias: np.ndarray | 
     weights = call.inputs[1].quantization
     assert weights is not None
     sums = matmul.matmul(left, right)
-    return int8_move.dynamic_matmul_output(sums, q.scale, weights.scale.astype(np.float32), bias)
+    return fused(call, int8_move.dynamic_matmul_output(sums, q.scale, weights.scale.astype(np.float32), bias))
 
 
 # --- element by element -------------------------------------------------------------------------------------------------

@@ -426,7 +426,8 @@ def ragged_range(
     call: Call, starts: np.ndarray, limits: np.ndarray, deltas: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """One range a row, all in one vector, and where each begins."""
-    rows = [np.arange(*row, dtype=starts.dtype) for row in zip(*np.broadcast_arrays(*map(np.atleast_1d, (starts, limits, deltas))), strict=True)]
+    bounds = np.broadcast_arrays(*map(np.atleast_1d, (starts, limits, deltas)))
+    rows = [np.arange(*row, dtype=starts.dtype) for row in zip(*bounds, strict=True)]
     splits = np.cumsum([0, *map(len, rows)], dtype=np.int32)
     return splits, np.concatenate(rows) if rows else np.zeros(0, starts.dtype)
 
@@ -435,6 +436,8 @@ def ragged_range(
 def cast(call: Call, x: np.ndarray, type_id: np.ndarray | None = None) -> np.ndarray:
     wanted = TYPES.get(one(type_id)) if type_id is not None else None
     dtype = np.dtype(wanted) if wanted else numpy_dtype(call.outputs[0])
+    if dtype == np.float16:  # fp16 is off: half floats are float32
+        dtype = np.dtype(np.float32)
     return quantize.cast(x, dtype) if x.dtype.kind == "f" and dtype.kind in "iu" else x.astype(dtype)
 
 

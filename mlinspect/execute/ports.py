@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,9 @@ def bind_inputs(network: ir.Network, inputs: Inputs, mode: str, quantize: bool) 
     feeds: dict[int, np.ndarray] = {}
     for position, value in _pairs(ports, inputs, wanted):
         tensor = network.tensors[ports[position].tensor]
+        if network.format == "mslite" and tensor.dtype == "float16":
+            tensor = replace(tensor, dtype="float32")  # what its runtime takes while fp16 is off
+            value = value.astype(np.float32) if getattr(value, "dtype", None) == np.float16 else value
         feeds[tensor.index] = _checked(tensor, ports[position].name, value, mode, quantize)
     return feeds
 
