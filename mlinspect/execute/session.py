@@ -57,7 +57,7 @@ class Session:
     ('Convolution2d', 1)
     >>> layer = session.run_until(below=0)
     >>> print(session.stopped)
-    layer 1 'stem', tensor 'stem': 520 values below 0
+    layer 2 'stem/bn', tensor 'stem/bn': 520 values below 0
     """
 
     def __init__(
