@@ -71,10 +71,10 @@ def quantization_of(
     Notes
     -----
     ``inited`` is not asked: the runtime ignores it, and many files leave it false on real parameters. Converters up to
-    1.4 put one QuantParam without any field on every tensor.
+    1.5 put one QuantParam without any value on every tensor.
     """
     params: Sequence[Record] = record.get("quantParams") or ()
-    if not any(q.plan.present for q in params):
+    if all(q.plan.present <= _WITHOUT_VALUES for q in params):
         return None
     # to readers up to 1.5 a scale that is not stored was 0, whatever the schema that reads it now
     old = (0, 0, 0) < version < (1, 6, 0)
