@@ -9,6 +9,8 @@ import numpy as np
 from mlinspect.flatbuffer import Record
 from mlinspect.ir import Layer, Quantization
 
+# fields that say nothing of what numbers stand for
+_WITHOUT_VALUES = frozenset(("dstDtype", "roundType", "multiplier"))
 # our name -> the file's
 EXTRA = {
     "min": "min",
