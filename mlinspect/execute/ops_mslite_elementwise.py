@@ -84,9 +84,8 @@ def leaky_relu(call: Call, x: np.ndarray) -> np.ndarray:
 
 @mslite("PReLUFusion")
 def prelu_fusion(call: Call, x: np.ndarray, slope: np.ndarray) -> np.ndarray:
-    """One slope for all, or one for each channel of the last axis, whatever the slope's shape."""
-    shared = call.attrs.get("channel_shared") or slope.size == 1
-    return prelu(x, slope.reshape(-1)[0] if shared else slope.reshape(-1))
+    """One slope for all, or one for each channel of the last axis: its size says which, whatever ``channel_shared``."""
+    return prelu(x, slope.reshape(-1)[0] if slope.size == 1 else slope.reshape(-1))
 
 
 @mslite("Clip")

@@ -269,8 +269,9 @@ def depth_to_space(call: Call, x: np.ndarray) -> np.ndarray:
 
 
 @moves("ReverseV2")
-def reverse(call: Call, x: np.ndarray) -> np.ndarray:
-    return np.flip(x, tuple(call.attrs["axis"] or ()))
+def reverse(call: Call, x: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
+    """The attribute counts; files from TFLite repeat the axes as an operand."""
+    return np.flip(x, tuple(call.attrs["axis"] or (integers(axes) if axes is not None else ())))
 
 
 @moves("ReverseSequence")
