@@ -219,15 +219,16 @@ class Model:
         >>> [int(array.argmax()) for array in scores.values()], int(mi.samples.digits().labels[0])
         ([6], 6)
         """
-        wanted = wanted_tensors(self.network, outputs)
+        wanted = wanted_tensors(self._programs.network, outputs)
         program = self._programs.get(mode, wanted.values())
-        feeds = bind_inputs(self.network, inputs, mode, quantize)
-        require_inputs(self.network, feeds, set(program.needed))
+        feeds = bind_inputs(self._programs.network, inputs, mode, quantize)
+        require_inputs(self._programs.network, feeds, set(program.needed))
         values = execute(program, feeds)
         found = {name: values[tensor] for name, tensor in wanted.items()}
         if dequantize:
             return {
-                name: dequantize_array(array, self.network.tensors[wanted[name]]) for name, array in found.items()
+                name: dequantize_array(array, self._programs.network.tensors[wanted[name]])
+                for name, array in found.items()
             }
         return found
 
@@ -244,10 +245,10 @@ class Model:
         Trace
             Mapping from tensor id or name to array, with ``.stats`` and ``.outputs``.
         """
-        program = self._programs.get(mode, wanted_tensors(self.network, None).values())
-        feeds = bind_inputs(self.network, inputs, mode, quantize)
-        require_inputs(self.network, feeds, set(program.needed))
-        return Trace(self.network, execute(program, feeds, keep_all=True))
+        program = self._programs.get(mode, wanted_tensors(self._programs.network, None).values())
+        feeds = bind_inputs(self._programs.network, inputs, mode, quantize)
+        require_inputs(self._programs.network, feeds, set(program.needed))
+        return Trace(self._programs.network, execute(program, feeds, keep_all=True))
 
     def session(self, inputs: Inputs, *, mode: str = "vendor", quantize: bool = False) -> Session:
         """A run that goes layer by layer: ``step``, ``run_to``, ``finish``.
@@ -261,10 +262,10 @@ class Model:
         -------
         Session
         """
-        program = self._programs.get(mode, wanted_tensors(self.network, None).values())
-        feeds = bind_inputs(self.network, inputs, mode, quantize)
-        require_inputs(self.network, feeds, set(program.needed))
-        return Session(self.network, program, feeds)
+        program = self._programs.get(mode, wanted_tensors(self._programs.network, None).values())
+        feeds = bind_inputs(self._programs.network, inputs, mode, quantize)
+        require_inputs(self._programs.network, feeds, set(program.needed))
+        return Session(self._programs.network, program, feeds)
 
     def summary(self) -> dict[str, Any]:
         """The facts that the card shows, as plain data."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +12,20 @@ from mlinspect.execute import ops_armnn, ops_armnn_cells, ops_armnn_shape  # noq
 from mlinspect.execute.engine import Compute, as_tuple
 from mlinspect.execute.registry import Call, Op, find_op
 from mlinspect.execute.values import dequantize_array, encode
+
+
+def as_optimized(network: ir.Network) -> ir.Network:
+    """The network with what Arm NN's ``Optimize`` changes before any backend sees it.
+
+    An 8-bit unsigned softmax always gets scale 1/256 and zero point 0, whatever the file says (with a warning).
+    """
+    changed = dict(network.tensors)
+    wanted = ir.Quantization(np.array([1 / 256]), np.array([0]))
+    for layer in network.layers.values():
+        for i in layer.outputs:
+            if layer.op == "Softmax" and network.tensors[i].dtype == "uint8":
+                changed[i] = dataclasses.replace(network.tensors[i], quantization=wanted)
+    return dataclasses.replace(network, tensors=changed)
 
 
 def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | None]:

@@ -42,8 +42,6 @@ def channel_axis(layout: str) -> int:
 
 def settled(call: Call, result: Approximate) -> np.ndarray:
     """Sums in BLAS order -> what the layer stores (in float mode: the sums themselves)."""
-    if isinstance(result, np.ndarray):  # TEMP
-        return result if call.mode == "float" else encode(result, call.outputs[0])
     return result.value if call.mode == "float" else encode(result, call.outputs[0])
 
 
@@ -65,7 +63,11 @@ def pointwise(call: Call, x: np.ndarray, function: Callable[[np.ndarray], np.nda
     def through(stored: np.ndarray) -> np.ndarray:
         return encode(function(dequantize_array(stored, source)), target)
 
-    return quantize.lookup(x, through) if x.itemsize == 1 and x.dtype.kind in "iu" else through(x)
+    if x.itemsize > 1 or x.dtype.kind not in "iu":
+        return through(x)
+    if "table" not in call.memo:
+        call.memo["table"] = quantize.table_of(through, x.dtype)
+    return quantize.lookup(x, call.memo["table"])
 
 
 # --- activations and elementwise ---------------------------------------------------------------------------------
@@ -196,7 +198,7 @@ def depthwise_convolution2d(
         weights = weights.reshape(*weights.shape[:2], -1)
     else:
         weights = weights[0]
-    sums = getattr(depthwise, "depthwise_conv2d_approximate", depthwise.depthwise_conv2d)(  # TEMP until it lands
+    result = depthwise.depthwise_conv2d(  # adds in the reference backend's order
         channels_last(x, layout),
         weights,
         _bias(call, bias),
@@ -204,7 +206,7 @@ def depthwise_convolution2d(
         padding=pads(a, *YX),
         dilation=(a.get("dilationY", 1), a.get("dilationX", 1)),
     )
-    return channels_back(settled(call, sums), layout)
+    return channels_back(result, layout)
 
 
 @armnn("Convolution3d")

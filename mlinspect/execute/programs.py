@@ -14,10 +14,16 @@ MODES = ("vendor", "float")
 
 
 class Programs:
-    """Programs of one network, each made once; what they share (decoded constants) is shared."""
+    """Programs of one network, each made once; what they share (decoded constants) is shared.
+
+    Attributes
+    ----------
+    network : ir.Network
+        As the vendor's runtime sees it once it has loaded the file.
+    """
 
     def __init__(self, network: ir.Network) -> None:
-        self.network = network
+        self.network = bind_armnn.as_optimized(network) if network.format == "armnn" else network
         self._registry = registry.changes()
         self._binders: dict[str, tuple[Callable[[ir.Layer], Compute | None], Callable[[ir.Tensor], np.ndarray]]] = {}
         self._programs: dict[tuple[str, tuple[int, ...]], Program] = {}

@@ -22,6 +22,7 @@ from mlinspect.kernels.fixedpoint import (
     round_half_away,
     rounding_shift,
 )
+from mlinspect.kernels.quantize import lookup
 
 _F = np.float32
 VALUES = np.arange(256, dtype=np.uint8).view(np.int8)  # every int8, in the order of its bytes
@@ -32,27 +33,6 @@ class Affine(NamedTuple):
 
     scale: float
     zero_point: int
-
-
-def lookup(x: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """``table`` at the byte of every element: the value of a function of one int8.
-
-    Parameters
-    ----------
-    x : ndarray of int8, any shape
-    table : ndarray of int8, shape (256,)
-        Results for ``0, 1, ..., 127, -128, ..., -1``.
-
-    Returns
-    -------
-    ndarray of int8, shape of ``x``
-
-    Examples
-    --------
-    >>> lookup(np.array([-1, 0], np.int8), np.arange(256).astype(np.int8)[::-1])
-    array([ 0, -1], dtype=int8)
-    """
-    return np.frombuffer(bytearray(x.tobytes().translate(table.tobytes())), np.int8).reshape(x.shape)
 
 
 def to_int32(x: np.ndarray) -> np.ndarray:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from mlinspect.kernels.fixedpoint import high_multiply, quantize_multiplier, round_half_away, rounding_shift, wrap32
-from mlinspect.kernels.int8 import VALUES, Affine, clamped, fused, lookup, rounded, to_int32
+from mlinspect.kernels.int8 import VALUES, Affine, clamped, fused, rounded, to_int32
+from mlinspect.kernels.quantize import lookup
 
 _F = np.float32
 _EPSILON = float(np.finfo(_F).eps)

@@ -17,8 +17,9 @@ from mlinspect.kernels.fixedpoint import (
     rounding_shift,
     wrap32,
 )
-from mlinspect.kernels.int8 import VALUES, Affine, clamped, fused, lookup, to_int32
+from mlinspect.kernels.int8 import VALUES, Affine, clamped, fused, to_int32
 from mlinspect.kernels.pool import fold_taps
+from mlinspect.kernels.quantize import lookup
 
 _F = np.float32
 _EPSILON = np.finfo(_F).eps

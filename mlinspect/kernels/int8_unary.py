@@ -15,7 +15,8 @@ from mlinspect.kernels.fixedpoint import (
     rounding_shift,
     wrap32,
 )
-from mlinspect.kernels.int8 import VALUES, Affine, clamped, fused, lookup, rounded, stored_six, to_int32
+from mlinspect.kernels.int8 import VALUES, Affine, clamped, fused, rounded, stored_six, to_int32
+from mlinspect.kernels.quantize import lookup
 
 _F = np.float32
 

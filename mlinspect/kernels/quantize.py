@@ -173,27 +173,46 @@ def cast(v: np.ndarray, dtype: DTypeLike) -> np.ndarray:
         return whole.astype(dtype, copy=False)
 
 
-def lookup(q: np.ndarray, f: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """``f(q)`` of 8-bit numbers through a table of all 256: for an `f` that maps each element by itself.
+def table_of(f: Callable[[np.ndarray], np.ndarray], dtype: DTypeLike) -> np.ndarray:
+    """``f`` of all 256 numbers of an 8-bit type, for :func:`lookup`.
+
+    Parameters
+    ----------
+    f : callable
+        Maps each stored number by itself.
+    dtype : int8 or uint8
+
+    Returns
+    -------
+    ndarray of ``f``'s type, shape (256,)
+        By the number's byte: 0, 1, ..., and for int8 then 128 = -128, ..., 255 = -1.
+
+    Examples
+    --------
+    >>> table_of(np.negative, np.int8)[[0, 1, 255]]
+    array([ 0, -1,  1], dtype=int8)
+    """
+    return f(np.arange(256, dtype=np.uint8).view(dtype))
+
+
+def lookup(q: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """``table`` at the byte of every element: the value of a function of one 8-bit number.
 
     Parameters
     ----------
     q : ndarray of int8 or uint8, any shape
-    f : callable
-        Stored numbers -> array of the same shape.
+    table : ndarray, shape (256,)
+        See :func:`table_of`.
 
     Returns
     -------
-    ndarray of `f`'s type, shape of `q`
+    ndarray of the table's type, shape of `q`
 
     Examples
     --------
-    >>> lookup(np.int8([[-3, 5]]), np.abs)
+    >>> lookup(np.int8([[-3, 5]]), table_of(np.abs, np.int8))
     array([[3, 5]], dtype=int8)
     """
-    if q.size <= 256:
-        return f(q)
-    table = f(np.arange(256, dtype=np.uint8).view(q.dtype))
     if table.itemsize > 1:
         return np.take(table, q.view(np.uint8))
     mapped = bytearray(q.tobytes()).translate(table.tobytes())  # twice as fast as take

@@ -151,3 +151,13 @@ def test_operators_by_their_old_names_are_the_new_ones() -> None:
         (was,) = one_layer(old, {}, inputs, [out]).run([a, b]).values()
         (now,) = one_layer("Comparison", {"operation": operation}, inputs, [out]).run([a, b]).values()
         np.testing.assert_array_equal(was, now)
+
+
+def test_an_unsigned_softmax_always_has_scale_1_256() -> None:
+    x = np.uint8([[90, 71, 145, 122, 133, 121, 70, 184, 113, 155]])
+    inputs, output = [tensor(0, "QAsymmU8", (1, 10), 0.12971533834934235, 152)], tensor(1, "QAsymmU8", (1, 10), 0.01, 3)
+    model = one_layer("Softmax", {"beta": 1.0, "axis": -1}, inputs, [output])
+    (got,) = model.run(x).values()
+    assert got.tolist() == [[0, 0, 2, 0, 0, 0, 0, 248, 0, 6]]  # Arm NN 20.08's answer
+    (real,) = model.run(x, dequantize=True).values()
+    np.testing.assert_array_equal(real, got / np.float32(256))

@@ -173,7 +173,7 @@ def test_trace_statistics(quantized: mi.Model, image: np.ndarray, tmp_path) -> N
     assert list(stats.index) == list(trace)
     for tensor_id, row in stats.iterrows():
         array = trace[tensor_id]
-        q = quantized.network.tensors[tensor_id].quantization
+        q = trace.network.tensors[tensor_id].quantization
         assert q is not None
         real = (array.astype(np.float64) - q.zero_point[0]) * np.float32(q.scale[0])
         assert row["min"] == pytest.approx(real.min(), rel=1e-6)
