@@ -10,6 +10,10 @@ from mlinspect.kernels.pool import fold_taps
 from mlinspect.kernels.reduce import normalize_axes, sum_sequential
 
 
+_LONG = 1024  # numbers that make an inner loop long enough
+_BLOCK = 1 << 15  # numbers of a block that stays in the cache
+
+
 def _along(values: np.ndarray, axis: int, ndim: int) -> np.ndarray:
     """A vector shaped to broadcast along one axis."""
     return np.reshape(values, [-1 if i == axis % ndim else 1 for i in range(ndim)])
@@ -59,12 +63,51 @@ def batch_norm(
     slope = (np.float32(1) if gamma is None else gamma) / np.sqrt(variance + np.float32(epsilon))
     shift = np.zeros_like(mean) if beta is None else beta
     if folded:
-        out = x * _along(slope, axis, x.ndim)
-        shift = shift - slope * mean
-    else:
-        out = x - _along(mean, axis, x.ndim)
-        out *= _along(slope, axis, x.ndim)
-    out += _along(shift, axis, x.ndim)
+        return by_channel(x, axis, (np.multiply, slope), (np.add, shift - slope * mean))
+    return by_channel(x, axis, (np.subtract, mean), (np.multiply, slope), (np.add, shift))
+
+
+def by_channel(x: np.ndarray, axis: int, *steps: tuple[np.ufunc, np.ndarray]) -> np.ndarray:
+    """Combine every channel with its own number, several times over.
+
+    Where the channels lie last in a large tensor, their numbers are repeated until numpy's inner loop is long, and all
+    steps are done to a block of rows while it is in the cache.
+
+    Parameters
+    ----------
+    x : ndarray of float32
+    axis : int
+        The channels' axis.
+    *steps : (ufunc, ndarray of float32 of shape (C,))
+        In their order: ``x = ufunc(x, values)``.
+
+    Returns
+    -------
+    ndarray of float32
+        Shape of ``x``.
+
+    Examples
+    --------
+    >>> by_channel(np.float32([[1, 2], [3, 4]]), -1, (np.multiply, np.float32([2, 1])), (np.add, np.float32([0, 9])))
+    array([[ 2., 11.],
+           [ 6., 13.]], dtype=float32)
+    """
+    if axis % x.ndim != x.ndim - 1 or not x.flags.c_contiguous or x.size < _BLOCK:
+        for function, values in steps:
+            x = function(x, _along(values, axis, x.ndim))
+        return x
+    channels = x.shape[-1]
+    rows = x.size // channels
+    repeat = next(r for r in range(1, rows + 1) if rows % r == 0 and (r * channels >= _LONG or r == rows))
+    out = np.empty(x.shape, np.float32)
+    source, target = x.reshape(-1, repeat * channels), out.reshape(-1, repeat * channels)
+    tiled = [(function, np.tile(values, repeat)) for function, values in steps]
+    block = max(1, _BLOCK // (repeat * channels))
+    for start in range(0, len(source), block):
+        part = target[start : start + block]
+        operand = source[start : start + block]
+        for function, values in tiled:
+            operand = function(operand, values, out=part)
     return out
 
 
