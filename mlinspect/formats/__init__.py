@@ -15,6 +15,7 @@ from mlinspect.ir import Network
 
 _HELP = "mlinspect opens Arm NN .armnn and MindSpore Lite .ms files"
 _SMALLEST = 32  # bytes; no file of either format with a layer in it has fewer
+_FARTHEST_ROOT = 1024  # bytes from the beginning; 40 is the most that was seen
 _CONTENT = {"armnn": "layers", "mslite": "nodes"}  # the root's field that holds the layers
 
 
@@ -45,6 +46,8 @@ def read(buffer: np.ndarray, folder: Path | None = None, schema: Schema | None =
     """
     if len(buffer) == 0:
         raise ModelFormatError("the file is empty", 0)
+    buffer = buffer.view()
+    buffer.flags.writeable = False  # so are all views of it
     if schema is not None:
         return _read_by(schema, buffer, folder)
     identifier = bytes(buffer[4:8])
@@ -89,14 +92,16 @@ def _read_by(schema: Schema, buffer: np.ndarray, folder: Path | None) -> Network
 def _read_unmarked(buffer: np.ndarray, folder: Path | None, suffix: str) -> Network:
     """Neither format need carry an identifier: take the one under which the whole file makes sense."""
     best: tuple[str, Reading] | None = None
-    failure = ModelFormatError("")
+    failures = []
     for name in ("mslite", "armnn") if suffix == ".ms" else ("armnn", "mslite"):
         try:
             reading = _find(name, buffer)
         except ModelFormatError as error:
-            failure = max(failure, error, key=lambda e: e.path.count(".") + e.path.count("["))
+            failures.append(error)
             continue
-        if reading.root[_CONTENT[name]] and (best is None or reading.doubts < best[1].doubts):
+        if not reading.root[_CONTENT[name]]:
+            failures.append(ModelFormatError("a model without layers", reading.root.offset))
+        elif best is None or reading.doubts < best[1].doubts:
             best = name, reading
             if reading.doubts == 0:
                 break
@@ -105,15 +110,32 @@ def _read_unmarked(buffer: np.ndarray, folder: Path | None, suffix: str) -> Netw
             return _build(*best, folder)
         except ModelFormatError as error:
             raise _damaged(buffer, error) from None
+    failure = max(failures, key=lambda error: error.path.count(".") + error.path.count("["))
     if len(buffer) < _SMALLEST:
         what = f"no model: it has only {len(buffer)} bytes, cut off perhaps"
-    elif failure.path:
+    elif failure.path or _begins_like_a_model(buffer):
         raise _damaged(buffer, failure)
     elif looks_random(buffer):
         what = "encrypted or compressed data"
     else:
         what = f"no model: {len(buffer)} bytes that begin with {bytes(buffer[:8]).hex(' ')}"
     raise ModelFormatError(f"this is {what}. {_HELP}", 0)
+
+
+def _begins_like_a_model(buffer: np.ndarray) -> bool:
+    """A root table near the beginning, its vtable sound or behind the end: where Arm NN writes it, a cut takes it."""
+    root = int(buffer[:4].view("<u4")[0])
+    if root % 4 or not 0 < root <= _FARTHEST_ROOT:
+        return False
+    if root + 4 > len(buffer):
+        return True
+    vtable = root - int(buffer[root : root + 4].view("<i4")[0])
+    if vtable + 4 > len(buffer):
+        return True
+    if vtable < 4:
+        return False
+    length, object_size = buffer[vtable : vtable + 4].view("<u2").tolist()
+    return length in range(4, 64, 2) and object_size in range(4, 256)
 
 
 def _damaged(buffer: np.ndarray, error: ModelFormatError) -> ModelFormatError:
