@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mlinspect import ir
+from mlinspect.errors import UnsupportedError
 from mlinspect.execute import (  # noqa: F401 (they register operators)
     control,
     ops_mslite,
@@ -43,7 +44,8 @@ def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | Non
     some_die = any(layer.op == "Merge" for layer in network.layers.values())
 
     def bind(layer: ir.Layer) -> Compute | None:
-        entry, extra = LAYER_OPS.get(("mslite", layer.name)) or OPS["mslite"].get(layer.op), ()
+        entry = LAYER_OPS.get(("mslite", layer.name)) or OPS["mslite"].get(layer.op)
+        extra: tuple[np.ndarray, ...] = ()
         if entry is None or entry.reference != "user":
             layer, extra = upgraded(layer, network.layout)
             entry = OPS["mslite"].get(layer.op)
@@ -60,25 +62,22 @@ def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | Non
 
 
 def _compute(entry: Op | None, int8: Op | None, call: Call, extra: tuple[np.ndarray, ...]) -> Compute:
-    def stored(*arrays: np.ndarray) -> tuple[Any, ...]:
-        return as_tuple(function(call, *arrays, *extra))
+    function = entry.function if entry is not None else None
+    if function is not None and int8 is None and entry is not None and entry.stored is True:
+        return lambda *arrays: as_tuple(function(call, *arrays, *extra))
 
-    def chosen(*arrays: np.ndarray) -> tuple[Any, ...]:
-        for array in arrays:
-            kind = array.dtype.char
-            if kind in _DECIDING:
-                break
-        else:
-            kind = ""
-        if kind in "bB" and kind:
+    def compute(*arrays: np.ndarray) -> tuple[Any, ...]:
+        kind = next((array.dtype.char for array in arrays if array.dtype.char in _DECIDING), "")
+        if kind == "b" or kind == "B":
             if int8 is not None and (kind == "b" or int8.stored):
                 return as_tuple(int8.function(call, *arrays, *extra))
             if function is not None:
                 return _through_real(function, call, arrays, extra)
+        if function is None:
+            raise UnsupportedError(f"there is no arithmetic for {call.layer.op} of {arrays[0].dtype} operands")
         return as_tuple(function(call, *arrays, *extra))
 
-    function = entry.function if entry is not None else None
-    return stored if entry is not None and entry.stored is True and int8 is None else chosen
+    return compute
 
 
 def _through_real(
@@ -105,7 +104,7 @@ def _unless_dead(compute: Compute, outputs: int) -> Compute:
     return computed
 
 
-# --- constants ----------------------------------------------------------------------------------------------------------
+# --- constants -------------------------------------------------------------------------------------------------------
 
 
 def loader(network: ir.Network, mode: str) -> Callable[[ir.Tensor], np.ndarray]:

@@ -56,6 +56,7 @@ def partial_fusion(call: Call, *arguments: Any) -> tuple[Handle] | Jump:
 
 @mslite("Switch")
 def switch(call: Call, condition: np.ndarray, *values: Any) -> tuple[Any, ...]:
+    """The first of two handles where the condition holds, else the second."""
     if len(call.outputs) == 1:
         return (values[0 if truth(condition) else 1],)
     # before 1.5: the operands go to the first half of the outputs or to the second; the other half stays dead
@@ -65,6 +66,7 @@ def switch(call: Call, condition: np.ndarray, *values: Any) -> tuple[Any, ...]:
 
 @mslite("SwitchLayer")
 def switch_layer(call: Call, index: np.ndarray, *branches: Any) -> tuple[Any]:
+    """The handle of that number; negative ones count from the end."""
     return (branches[int(np.asarray(index).reshape(-1)[0])],)
 
 
@@ -77,6 +79,7 @@ def merge(call: Call, *values: Any) -> tuple[Any, ...]:
 
 @mslite("Call")
 def call_graph(call: Call, handle: Any, *arguments: Any) -> Jump:
+    """On to the handle's subgraph."""
     if not isinstance(handle, Handle):
         raise ExecutionError("Call was given no subgraph to run")
     return Jump(handle.graph, handle.arguments + arguments)
@@ -84,4 +87,5 @@ def call_graph(call: Call, handle: Any, *arguments: Any) -> Jump:
 
 @mslite("While")
 def while_loop(call: Call, *arguments: Any) -> Loop:
+    """The operands go round the two subgraphs."""
     return Loop(int(call.attrs["cond_subgraph_index"]), int(call.attrs["body_subgraph_index"]), arguments)

@@ -1,12 +1,12 @@
 """MindSpore Lite's convolutions, products, pooling, normalisation and recurrent layers, in float32.
 
-Images are NHWC whatever the ``format`` attribute says. Channels and kernel sizes come from the operands' own shapes: the
-attributes repeat them, or hold 0.
+Images are NHWC whatever the ``format`` attribute says. Channels and kernel sizes come from the operands' own shapes:
+the attributes repeat them, or hold 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -22,7 +22,7 @@ published = partial(op, "mslite", reference="published definition")
 Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
-# --- windows ----------------------------------------------------------------------------------------------------------
+# --- windows ---------------------------------------------------------------------------------------------------------
 
 
 def last_two(values: Sequence[int] | None, default: int = 1) -> tuple[int, int]:
@@ -39,11 +39,11 @@ def padding_of(
     dilation: Sequence[int] = (1, 1),
 ) -> Pads:
     """((top, bottom), (left, right)) of a pad mode: explicit, TensorFlow's SAME, or none."""
-    if mode == "VALID" or (mode != "SAME" and (listed is None or len(listed) < 4)):
-        return (0, 0), (0, 0)
-    if mode != "SAME":
-        top, bottom, left, right = (int(n) for n in listed[:4])  # type: ignore[index]
+    if mode not in ("SAME", "VALID") and listed is not None and len(listed) >= 4:
+        top, bottom, left, right = (int(n) for n in listed[:4])
         return (top, bottom), (left, right)
+    if mode != "SAME":
+        return (0, 0), (0, 0)
     pads = []
     for n, k, s, d in zip(size, kernel, stride, dilation, strict=True):
         total = max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
@@ -58,7 +58,7 @@ def windows_of(call: Call, x: np.ndarray, kernel: Sequence[int]) -> tuple[tuple[
     return stride, padding_of(a["pad_mode"], a["pad_list"], x.shape[1:3], kernel, stride, dilation), dilation
 
 
-def prepared(call: Call, name: str, source: np.ndarray, make: partial) -> np.ndarray:
+def prepared(call: Call, name: str, source: np.ndarray, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """What a layer makes of a constant operand, kept as long as the operand is the same array."""
     kept = call.memo.get(name)
     if kept is None or kept[0] is not source:
@@ -141,7 +141,7 @@ def conv2d_transpose_fusion(
     return fused(call, deconvolved(call, x, weights, bias))
 
 
-# --- products ---------------------------------------------------------------------------------------------------------
+# --- products --------------------------------------------------------------------------------------------------------
 
 
 def matrices(call: Call, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -177,19 +177,20 @@ def full_connection(call: Call, x: np.ndarray, weights: np.ndarray, bias: np.nda
     return fused(call, matmul.matmul(rows, weights.T, bias)).reshape(*lead, -1)
 
 
-# --- pooling ----------------------------------------------------------------------------------------------------------
+# --- pooling ---------------------------------------------------------------------------------------------------------
 
 
 def pooled_windows(call: Call, x: np.ndarray) -> tuple[tuple[int, int], tuple[int, int], Pads, list[int]]:
     """(window, stride, padding, output size)."""
     a = call.attrs
     if a["global"]:
-        return x.shape[1:3], (1, 1), ((0, 0), (0, 0)), [1, 1]  # type: ignore[return-value]
+        return (x.shape[1], x.shape[2]), (1, 1), ((0, 0), (0, 0)), [1, 1]
     window, stride = last_two(a["kernel_size"]), last_two(a["strides"])
     padding = padding_of(a["pad_mode"], a.get("pad"), x.shape[1:3], window, stride)
     ceil = a.get("round_mode") == "CEIL" and a["pad_mode"] not in ("SAME", "VALID")
     size = [
-        pool.pool_output_size(n, w, s, p, ceil) for n, w, s, p in zip(x.shape[1:3], window, stride, padding, strict=True)
+        pool.pool_output_size(n, w, s, p, ceil)
+        for n, w, s, p in zip(x.shape[1:3], window, stride, padding, strict=True)
     ]
     return window, stride, padding, size
 
@@ -207,7 +208,7 @@ def roi_pooling(call: Call, x: np.ndarray, rois: np.ndarray) -> np.ndarray:
     return pool.roi_pool(x, rois, (a["pooled_h"], a["pooled_w"]), a["scale"])
 
 
-# --- normalisation ----------------------------------------------------------------------------------------------------
+# --- normalisation ---------------------------------------------------------------------------------------------------
 
 
 @mslite("BatchNorm")
@@ -272,12 +273,10 @@ def lp_normalize(call: Call, x: np.ndarray) -> np.ndarray:
 @mslite("LRN")
 def local_response_norm(call: Call, x: np.ndarray) -> np.ndarray:
     a = call.attrs
-    return normalize.local_response_norm(
-        x, radius=a["depth_radius"], alpha=a["alpha"], beta=a["beta"], bias=a["bias"]
-    )
+    return normalize.local_response_norm(x, radius=a["depth_radius"], alpha=a["alpha"], beta=a["beta"], bias=a["bias"])
 
 
-# --- images -----------------------------------------------------------------------------------------------------------
+# --- images ----------------------------------------------------------------------------------------------------------
 
 TRANSFORMS = {"ASYMMETRIC": "asymmetric", "ALIGN_CORNERS": "align_corners", "HALF_PIXEL": "half_pixel"}
 
@@ -316,7 +315,7 @@ def crop_and_resize(
     return resize.crop_and_resize(x, boxes, box_indices, wanted, call.attrs["extrapolation_value"])
 
 
-# --- recurrent layers -------------------------------------------------------------------------------------------------
+# --- recurrent layers ------------------------------------------------------------------------------------------------
 
 
 @mslite("LSTM")
@@ -355,7 +354,7 @@ def gru(
     return recurrent_nnacl.gru(x, from_input, from_state, bias, hidden, sequence_length=steps)
 
 
-# --- quantisation -----------------------------------------------------------------------------------------------------
+# --- quantisation ----------------------------------------------------------------------------------------------------
 
 
 @mslite("QuantDTypeCast")

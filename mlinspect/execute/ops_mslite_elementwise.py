@@ -1,4 +1,4 @@
-"""MindSpore Lite's operators that work element by element, and reductions, in the arithmetic of its CPU runtime (2.0.0).
+"""MindSpore Lite's operators that work element by element, and reductions, in its CPU runtime's arithmetic (2.0.0).
 
 In float mode the operators' definitions count, where the runtime departs from them (see ``mi.quirks("mslite")``).
 """
@@ -18,7 +18,7 @@ from mlinspect.kernels.activation import FAST, NNACL, activate, prelu
 mslite = partial(op, "mslite")
 published = partial(op, "mslite", reference="published definition")
 
-# --- activations ------------------------------------------------------------------------------------------------------
+# --- activations -----------------------------------------------------------------------------------------------------
 
 # name -> kernel, and its parameters of (alpha, min_val, max_val)
 ACTIVATIONS: dict[str, tuple[str, Callable[[float, float, float], tuple[float, float]]]] = {
@@ -99,7 +99,7 @@ def clip(call: Call, x: np.ndarray, low: np.ndarray | None = None, high: np.ndar
     return np.fmin(np.fmax(x, np.float32(bounds[0])), np.float32(bounds[1]))
 
 
-# --- one operand ------------------------------------------------------------------------------------------------------
+# --- one operand -----------------------------------------------------------------------------------------------------
 
 UNARY = {"Abs": "abs", "Ceil": "ceil", "Floor": "floor", "Neg": "neg", "Round": "round", "Rsqrt": "rsqrt"}
 UNARY |= {"Sin": "sin", "Cos": "cos", "Sqrt": "sqrt", "Square": "square", "Reciprocal": "reciprocal", "Erf": "erf"}
@@ -127,7 +127,7 @@ def exp_fusion(call: Call, x: np.ndarray) -> np.ndarray:
         return np.exp((np.float64(scale) * x + shift) * log_base).astype(np.float32)
 
 
-# --- two operands -----------------------------------------------------------------------------------------------------
+# --- two operands ----------------------------------------------------------------------------------------------------
 
 BINARY = {"AddFusion": "add", "SubFusion": "sub", "MulFusion": "mul", "DivFusion": "div", "RealDiv": "div"}
 BINARY |= {"FloorDiv": "floor_div", "FloorMod": "floor_mod", "Mod": "mod", "SquaredDifference": "squared_difference"}
@@ -205,7 +205,7 @@ def aligned_shape(part: np.ndarray, x: np.ndarray, axis: int) -> list[int]:
     return [*[1] * axis, *part.shape, *[1] * (x.ndim - axis - part.ndim)]
 
 
-# --- reductions -------------------------------------------------------------------------------------------------------
+# --- reductions ------------------------------------------------------------------------------------------------------
 
 REDUCTIONS = {"ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod", "ReduceSum": "sum"}
 REDUCTIONS |= {"ReduceSumSquare": "sum_square", "ReduceASum": "asum", "ReduceAll": "all", "ReduceL2": "l2"}
@@ -233,7 +233,9 @@ def reduce_fusion(call: Call, x: np.ndarray, axes: np.ndarray | None = None) -> 
 
 @published("All")
 def all_true(call: Call, x: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
-    return reduce.reduce(x != 0, "all", None if axes is None else axes.reshape(-1).tolist(), bool(call.attrs["keep_dims"]))
+    return reduce.reduce(
+        x != 0, "all", None if axes is None else axes.reshape(-1).tolist(), bool(call.attrs["keep_dims"])
+    )
 
 
 @mslite("ArgMaxFusion", "ArgMinFusion")

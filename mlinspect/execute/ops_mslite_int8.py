@@ -57,7 +57,7 @@ def activation_of(call: Call) -> str:
     return str(call.attrs.get("activation_type") or "")
 
 
-# --- sums of products ---------------------------------------------------------------------------------------------------
+# --- sums of products ------------------------------------------------------------------------------------------------
 
 
 def centred(x: np.ndarray, q: Affine) -> np.ndarray:
@@ -114,7 +114,7 @@ def matmul_fusion(call: Call, a: np.ndarray, b: np.ndarray, bias: np.ndarray | N
     return finished(call, matmul.matmul(left, right, bias))
 
 
-# --- dynamic quantisation -----------------------------------------------------------------------------------------------
+# --- dynamic quantisation --------------------------------------------------------------------------------------------
 
 
 class DynamicallyQuantized(np.ndarray):
@@ -147,7 +147,7 @@ def dynamic_matmul(call: Call, a: np.ndarray, b: np.ndarray, bias: np.ndarray | 
     return fused(call, int8_move.dynamic_matmul_output(sums, q.scale, weights.scale.astype(np.float32), bias))
 
 
-# --- element by element -------------------------------------------------------------------------------------------------
+# --- element by element ----------------------------------------------------------------------------------------------
 
 
 @on_int8("AddFusion")
@@ -226,7 +226,7 @@ def fused_batch_norm(
     )
 
 
-# --- windows, axes ------------------------------------------------------------------------------------------------------
+# --- windows, axes ---------------------------------------------------------------------------------------------------
 
 
 @on_int8("AvgPoolFusion", "MaxPoolFusion")
@@ -264,7 +264,7 @@ def resize(call: Call, x: np.ndarray, wanted: np.ndarray | None = None) -> np.nd
     return int8_reduce.resize_linear_int8(x, size, source(call).zero_point, aligned)
 
 
-# --- movement -----------------------------------------------------------------------------------------------------------
+# --- movement --------------------------------------------------------------------------------------------------------
 
 
 def rescaled(call: Call, x: np.ndarray, output: int = 0) -> np.ndarray:
@@ -324,7 +324,7 @@ def pad_fusion(
     call: Call, x: np.ndarray, paddings: np.ndarray | None = None, value: np.ndarray | None = None
 ) -> np.ndarray:
     constant = float(call.attrs["constant_value"] if value is None else value.reshape(-1)[0])
-    return moving.padded(call, x, paddings, int8_move.pad_value_int8(constant, source(call)))
+    return moving.padded(call, x, paddings, int(int8_move.pad_value_int8(constant, source(call))))
 
 
 # takes uint8, too

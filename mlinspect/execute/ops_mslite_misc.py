@@ -17,7 +17,7 @@ from mlinspect.kernels import detection, nnacl, shape
 mslite = partial(op, "mslite")
 published = partial(op, "mslite", reference="published definition")
 
-# --- detection ----------------------------------------------------------------------------------------------------------
+# --- detection -------------------------------------------------------------------------------------------------------
 
 
 @mslite("DetectionPostProcess")
@@ -69,22 +69,22 @@ def prior_box(call: Call, features: np.ndarray, image: np.ndarray) -> np.ndarray
         if a["max_sizes"]:
             sizes.append((np.sqrt(least * a["max_sizes"][i]),) * 2)
         sizes += [(least * np.sqrt(ratio), least / np.sqrt(ratio)) for ratio in ratios]
-    half = np.array(sizes, np.float32) / np.float32([step_x, step_y]) * np.float32(0.5)
+    half = np.array(sizes, np.float32) / np.array([step_x, step_y], np.float32) * np.float32(0.5)
     y, x = np.mgrid[:rows, :columns].astype(np.float32) + np.float32(a["offset"])
     centre = np.stack([x, y], -1)[:, :, None]
-    boxes = np.concatenate([centre - half, centre + half], -1) / np.float32([columns, rows, columns, rows])
+    boxes = np.concatenate([centre - half, centre + half], -1) / np.array([columns, rows, columns, rows], np.float32)
     if a["clip"] and call.mode == "float":
         boxes = boxes.clip(0, 1)
-    spread = np.tile(np.float32(a["variances"]), boxes.size // 4)
+    spread = np.tile(np.array(a["variances"], np.float32), boxes.size // 4)
     return np.concatenate([boxes.reshape(-1), spread]).astype(np.float32).reshape(1, -1, 1, 2)
 
 
-# --- embeddings, sparse tensors -----------------------------------------------------------------------------------------
+# --- embeddings, sparse tensors --------------------------------------------------------------------------------------
 
 
 @mslite("EmbeddingLookupFusion")
 def embedding_lookup(call: Call, *operands: np.ndarray) -> np.ndarray:
-    """Rows of the joined tables. ``max_norm`` scales: the runtime by the rows' plain sum, by definition by their norm."""
+    """Rows of the joined tables; ``max_norm`` scales by the rows' sum in the runtime, by definition by their norm."""
     *tables, ids = operands
     rows = np.concatenate(tables)[ids]
     most = np.float32(call.attrs["max_norm"])
@@ -155,7 +155,7 @@ def hashtable_lookup(
     return found, hit.astype(np.uint8)
 
 
-# --- gates, speech ------------------------------------------------------------------------------------------------------
+# --- gates, speech ---------------------------------------------------------------------------------------------------
 
 
 @mslite("GLU")
@@ -195,7 +195,7 @@ def fake_quantize(call: Call, x: np.ndarray, low: np.ndarray, high: np.ndarray) 
     return (steps * scale + lower).astype(np.float32)
 
 
-# --- tensor lists -------------------------------------------------------------------------------------------------------
+# --- tensor lists ----------------------------------------------------------------------------------------------------
 
 
 class TensorList(list[Any]):
@@ -215,12 +215,12 @@ lists = partial(op, "mslite", stored=True)
 
 
 @lists("TensorListFromTensor")
-def tensor_list_from_tensor(call: Call, x: np.ndarray, element_shape: np.ndarray) -> TensorList:
+def tensor_list_from_tensor(call: Call, x: np.ndarray, element_shape: np.ndarray) -> Any:
     return _list(x, x.shape[1:], x.dtype)
 
 
 @lists("TensorListReserve")
-def tensor_list_reserve(call: Call, element_shape: np.ndarray, count: np.ndarray) -> TensorList:
+def tensor_list_reserve(call: Call, element_shape: np.ndarray, count: np.ndarray) -> Any:
     return _list([None] * one(count), tuple(integers(element_shape)), TYPES.get(call.attrs["element_dtype"], "float32"))
 
 
@@ -238,7 +238,7 @@ def _empty(items: TensorList, wanted: Any = ()) -> np.ndarray:
 
 
 @lists("TensorListSetItem")
-def tensor_list_set_item(call: Call, items: TensorList, index: np.ndarray, value: np.ndarray) -> TensorList:
+def tensor_list_set_item(call: Call, items: TensorList, index: np.ndarray, value: np.ndarray) -> Any:
     place = one(index)
     changed = [*items, *[None] * (place + 1 - len(items))]
     changed[place] = value
@@ -251,7 +251,7 @@ def tensor_list_stack(call: Call, items: TensorList, element_shape: np.ndarray) 
 
 
 @lists("TensorArray")
-def tensor_array(call: Call, count: np.ndarray) -> TensorList:
+def tensor_array(call: Call, count: np.ndarray) -> Any:
     a = call.attrs
     return _list([None] * one(count), tuple(a["element_shape"] or ()), TYPES.get(a["data_type"], "float32"))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ def one(value: np.ndarray) -> int:
     return int(value.reshape(-1)[0])
 
 
-# --- shape --------------------------------------------------------------------------------------------------------------
+# --- shape -----------------------------------------------------------------------------------------------------------
 
 
 @moves("Reshape")
@@ -100,7 +101,7 @@ def rank_of(call: Call, x: np.ndarray) -> np.ndarray:
     return np.array([x.ndim], x.dtype)
 
 
-# --- joining, cutting ---------------------------------------------------------------------------------------------------
+# --- joining, cutting ------------------------------------------------------------------------------------------------
 
 
 @moves("Concat")
@@ -157,13 +158,17 @@ def strided_slice(call: Call, x: np.ndarray, begin: np.ndarray, end: np.ndarray,
             return x
         rest = (np.ones_like(begin),)
     axes, stride = rest if len(rest) == 2 else (None, rest[0])
-    masks = {name: int(call.attrs.get(name) or 0) for name in MASKS}
     steps = integers(stride) if stride.size else [1] * begin.size
     along = integers(axes) if axes is not None and axes.size else None
-    return slice.strided_slice(x, integers(begin), integers(end), steps, **masks, axes=along)
+    return slice.strided_slice(x, integers(begin), integers(end), steps, **masks_of(call), axes=along)
 
 
-MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+MASKS = ("begin_mask", "end_mask", "shrink_axis_mask", "new_axis_mask", "ellipsis_mask")
+
+
+def masks_of(call: Call) -> dict[str, Any]:
+    """A strided slice's masks."""
+    return {name: int(call.attrs.get(name) or 0) for name in MASKS}
 
 
 def cropped(call: Call, x: np.ndarray, like: np.ndarray) -> np.ndarray:
@@ -214,7 +219,7 @@ def broadcast_to(call: Call, x: np.ndarray, wanted: np.ndarray | None = None) ->
     return np.broadcast_to(x, target)
 
 
-# --- space, order -------------------------------------------------------------------------------------------------------
+# --- space, order ----------------------------------------------------------------------------------------------------
 
 
 def block_of(call: Call) -> list[int]:
@@ -284,7 +289,7 @@ def triangle(call: Call, x: np.ndarray, k: np.ndarray | None = None) -> np.ndarr
     return (np.triu if call.layer.op == "Triu" else np.tril)(x, 0 if k is None else one(k))
 
 
-# --- by index -----------------------------------------------------------------------------------------------------------
+# --- by index --------------------------------------------------------------------------------------------------------
 
 
 @moves("Gather")
@@ -378,7 +383,7 @@ def unsorted_segment_sum(call: Call, x: np.ndarray, segments: np.ndarray, count:
     return y
 
 
-# --- constants ----------------------------------------------------------------------------------------------------------
+# --- constants -------------------------------------------------------------------------------------------------------
 
 
 @moves("Fill")
@@ -442,7 +447,7 @@ def cast(call: Call, x: np.ndarray, type_id: np.ndarray | None = None) -> np.nda
     return quantize.cast(x, dtype) if x.dtype.kind == "f" and dtype.kind in "iu" else x.astype(dtype)
 
 
-# --- nothing ------------------------------------------------------------------------------------------------------------
+# --- nothing ---------------------------------------------------------------------------------------------------------
 
 
 @published("Depend")

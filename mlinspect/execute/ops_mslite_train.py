@@ -13,14 +13,14 @@ import numpy as np
 from mlinspect.errors import UnsupportedError
 from mlinspect.execute.control import Update
 from mlinspect.execute.ops_mslite import last_two, padding_of
-from mlinspect.execute.ops_mslite_shape import MASKS, integers
+from mlinspect.execute.ops_mslite_shape import integers, masks_of
 from mlinspect.execute.registry import Call, op
 from mlinspect.kernels import elementwise, gradient, slice, softmax
 
 train = partial(op, "mslite")
 _F = np.float32
 
-# --- losses -------------------------------------------------------------------------------------------------------------
+# --- losses ----------------------------------------------------------------------------------------------------------
 
 
 @train("SoftmaxCrossEntropyWithLogits")
@@ -92,7 +92,7 @@ def smooth_l1_grad(call: Call, x: np.ndarray, y: np.ndarray, dloss: np.ndarray) 
     return np.clip(x - y, -beta, beta) / beta * dloss
 
 
-# --- gradients element by element ---------------------------------------------------------------------------------------
+# --- gradients element by element ------------------------------------------------------------------------------------
 
 # by (dy, what the gradient's second operand is: the output for most, the input for others, alpha)
 _ACTIVATION_GRADS: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
@@ -104,8 +104,9 @@ _ACTIVATION_GRADS: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarra
     "HSWISH": lambda dy, x, alpha: np.where(x > 3, _F(1), np.where(x < -3, _F(0), (2 * x + 3) / 6)) * dy,
     "HSIGMOID": lambda dy, x, alpha: np.where(np.abs(x) > 3, _F(0), _F(1 / 6)) * dy,
     "ELU": lambda dy, x, alpha: np.where(x > 0, dy, _F(alpha) * np.expm1(x) * dy),
-    "GELU": lambda dy, x, alpha: dy
-    * (_F(0.5) * (1 + elementwise.erf(x / _F(2**0.5))) + x * np.exp(_F(-0.5) * x * x) / _F((2 * np.pi) ** 0.5)),
+    "GELU": lambda dy, x, alpha: (
+        dy * (_F(0.5) * (1 + elementwise.erf(x / _F(2**0.5))) + x * np.exp(_F(-0.5) * x * x) / _F((2 * np.pi) ** 0.5))
+    ),
     "SOFTPLUS": lambda dy, x, alpha: dy / (1 + np.exp(-x)),
 }
 
@@ -135,7 +136,7 @@ def unary_grad(call: Call, *operands: np.ndarray) -> np.ndarray:
 @train("PowerGrad")
 def power_grad(call: Call, dy: np.ndarray, x: np.ndarray) -> np.ndarray:
     a = call.attrs
-    return dy * _F(a["power"] * a["scale"]) * elementwise.power(x, _F(a["power"] - 1), a["scale"], a["shift"])
+    return dy * _F(a["power"] * a["scale"]) * elementwise.power(x, np.array(a["power"] - 1, _F), a["scale"], a["shift"])
 
 
 def summed_to(dx: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -176,7 +177,7 @@ def dropout_grad(call: Call, dy: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return dy * mask * _F(1 / (call.attrs["keep_prob"] or 1))
 
 
-# --- gradients of windows and slices ------------------------------------------------------------------------------------
+# --- gradients of windows and slices ---------------------------------------------------------------------------------
 
 
 @train("Conv2DBackpropInputFusion")
@@ -198,7 +199,7 @@ def size_of_input(
     stride: tuple[int, int],
     dilation: tuple[int, int],
 ) -> tuple[int, int]:
-    """Height and width of a convolution's input: from the declared output, else from the operand, NCHW as it is stored."""
+    """Height and width of a convolution's input: of the declared output, else of the operand, which is NCHW."""
     declared = call.outputs[0].shape
     if declared is not None and len(declared) == 4:
         return int(declared[1]), int(declared[2])
@@ -229,8 +230,7 @@ def strided_slice_grad(
     call: Call, dy: np.ndarray, shape: np.ndarray, begin: np.ndarray, end: np.ndarray, stride: np.ndarray
 ) -> np.ndarray:
     dx = np.zeros(integers(shape), dy.dtype)
-    masks = {name: int(call.attrs.get(name) or 0) for name in MASKS}
-    slice.strided_slice(dx, integers(begin), integers(end), integers(stride), **masks)[...] = dy
+    slice.strided_slice(dx, integers(begin), integers(end), integers(stride), **masks_of(call))[...] = dy
     return dx
 
 
@@ -244,13 +244,11 @@ def layer_norm_grad(
     inverse = 1 / np.sqrt(variance.reshape(shape) + _F(1e-12))
     normal = (x - mean.reshape(shape)) * inverse
     scaled = dy * gamma
-    dx = inverse * (
-        scaled - scaled.mean(axes, keepdims=True) - normal * (scaled * normal).mean(axes, keepdims=True)
-    )
+    dx = inverse * (scaled - scaled.mean(axes, keepdims=True) - normal * (scaled * normal).mean(axes, keepdims=True))
     return dx, (dy * normal).sum(lead), dy.sum(lead)
 
 
-# --- optimisers ---------------------------------------------------------------------------------------------------------
+# --- optimisers ------------------------------------------------------------------------------------------------------
 
 
 def done(call: Call) -> tuple[np.ndarray, ...]:

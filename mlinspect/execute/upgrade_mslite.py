@@ -1,8 +1,8 @@
 """MindSpore Lite's operators of 2020 (files without an identifier, and MSL1) in the words of the newest schema.
 
-A row gives the new name; where each new attribute comes from; and what became a constant operand. Attributes of the same
-meaning need no row of their own: their names are only put into snake_case. Source: MindSpore Lite 1.5, which reads
-those files so (``ops/compat/v0``, ``ops/populate/v0``).
+A row gives the new name; where each new attribute comes from; and what became a constant operand. Attributes of the
+same meaning need no row of their own: their names are only put into snake_case. Source: MindSpore Lite 1.5, which
+reads those files so (``ops/compat/v0``, ``ops/populate/v0``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from mlinspect import ir
 
 Attributes = Mapping[str, Any]
+Source = str | tuple[str, ...] | Callable[[Attributes], Any]
 
 
 @dataclass(frozen=True)
@@ -35,33 +36,33 @@ class Row:
     """
 
     op: str
-    attrs: Mapping[str, str | tuple[str, ...] | Callable[[Attributes], Any]] = field(default_factory=dict)
+    attrs: Mapping[str, Source] = field(default_factory=dict)
     operands: tuple[str | tuple[str, str], ...] = ()
     only_with: int = 1
 
 
-_ACTIVATION = {"activation_type": "activationType"}
+_ACTIVATION: dict[str, Source] = {"activation_type": "activationType"}
 # everything but SAME_UPPER and VALID means explicit padding, SAME_LOWER too
 _PAD_MODES = {"SAME_UPPER": "SAME", "SAME": "SAME", "VALID": "VALID"}
-_PADDING = {
+_PADDING: dict[str, Source] = {
     "pad_mode": lambda old: _PAD_MODES.get(old["padMode"], "PAD"),
     "pad_list": ("padUp", "padDown", "padLeft", "padRight"),
 }
-_CONV = {
+_CONV: dict[str, Source] = {
     "kernel_size": ("kernelH", "kernelW"),
     "stride": ("strideH", "strideW"),
     "dilation": ("dilateH", "dilateW"),
     **_PADDING,
     **_ACTIVATION,
 }
-_POOL = {
+_POOL: dict[str, Source] = {
     "kernel_size": ("windowH", "windowW"),
     "strides": ("strideH", "strideW"),
     "pad_mode": _PADDING["pad_mode"],
     "pad": ("padUp", "padDown", "padLeft", "padRight"),
     **_ACTIVATION,
 }
-_ARG = {"top_k": "topK", "keep_dims": "keepDims", "out_max_value": "outMaxValue"}
+_ARG: dict[str, Source] = {"top_k": "topK", "keep_dims": "keepDims", "out_max_value": "outMaxValue"}
 _RESIZE_METHODS = {"BILINEAR": "LINEAR", "NEAREST_NEIGHBOR": "NEAREST"}
 _REDUCTIONS = {0: "NONE", 1: "MEAN", 2: "REDUCTION_SUM"}
 
@@ -196,7 +197,9 @@ _POOLING = {"MAX_POOLING": ("MaxPoolFusion", "MaxPoolGrad"), "MEAN_POOLING": ("A
 
 # names and fields that MSL2 itself changed: 1.1.1 and before 1.5
 _MSL2_ROWS: dict[str, Row] = {
-    "ActivationGrad": Row("ActivationGrad", {"activation_type": lambda old: old.get("activation_type", old.get("type"))}),
+    "ActivationGrad": Row(
+        "ActivationGrad", {"activation_type": lambda old: old.get("activation_type", old.get("type"))}
+    ),
     "BiasGrad": Row("BiasAddGrad"),
     "ControlDepend": Row("Depend"),
     "If": Row("Switch"),

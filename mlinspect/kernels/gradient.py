@@ -48,7 +48,10 @@ def conv2d_input(
            [2., 4., 2.],
            [1., 2., 1.]], dtype=float32)
     """
-    full = [(n - 1) * s + (k - 1) * d + 1 for n, k, s, d in zip(dy.shape[1:3], weights.shape[1:3], stride, dilation, strict=True)]
+    full = [
+        (n - 1) * s + (k - 1) * d + 1
+        for n, k, s, d in zip(dy.shape[1:3], weights.shape[1:3], stride, dilation, strict=True)
+    ]
     more = [want + sum(pads) - have for want, pads, have in zip(size, padding, full, strict=True)]
     swapped = np.ascontiguousarray(weights.transpose(3, 1, 2, 0))
     return conv2d_transpose(dy, swapped, stride=stride, padding=padding, dilation=dilation, output_padding=more)

@@ -59,7 +59,7 @@ def test_operator_as_the_runtime(golden, group: str, operator: str) -> None:
 
 
 def check_nodes(trace: mi.Trace, data: dict, nodes: list[dict], tolerance: float) -> tuple[list[str], int]:
-    """Faults among the nodes' outputs, by tensor name, and how many were compared; the runtime adds nodes of its own."""
+    """Faults among the nodes' outputs, by tensor name, and how many were compared (the runtime adds nodes)."""
     ids: dict[str, list[int]] = defaultdict(list)
     for tensor in trace:
         ids[trace.network.tensors[tensor].name].append(tensor)
