@@ -160,10 +160,9 @@ def test_isface_pair(models):
         number = layer.inputs[1]
         weights = exact.weights[exact.layers.set_index("name").inputs[layer["name"]][1]]
         stored = quantised.weights[number]
-        scale, zero_point = (
-            quantised.quant.query("tensor == @number")[name].to_numpy().reshape(-1, *[1] * (stored.ndim - 1))
-            for name in ("scale", "zero_point")
-        )
+        rows = quantised.quant[quantised.quant.tensor == number]
+        channels = (-1, *[1] * (stored.ndim - 1))
+        scale, zero_point = rows.scale.to_numpy().reshape(channels), rows.zero_point.to_numpy().reshape(channels)
         plain[layer["name"]] = sqnr(weights, (stored - zero_point) * scale)
         corrected[layer["name"]] = sqnr(weights, quantised.dequantized[number])
     assert plain == {"conv2": 41.97, "conv3": 41.76, "conv4": 42.72, "fc5": 41.46, "fc6": 48.10}
