@@ -51,7 +51,7 @@ def open(  # noqa: A001 (mi.open is the public name)
     >>> import mlinspect as mi
     >>> model = mi.open(mi.samples.path("digits_cnn_int8.ms"))
     >>> model.format, len(model.layers)
-    ('mslite', 9)
+    ('mslite', 19)
     """
     if isinstance(schema, str | Path):
         schema = load_schema(schema)
@@ -217,7 +217,7 @@ class Model:
         >>> model = mi.open(mi.samples.path("digits_cnn.armnn"))
         >>> scores = model.run(mi.samples.digits().images[:1, ..., None].astype("float32") / 16)
         >>> [int(array.argmax()) for array in scores.values()], int(mi.samples.digits().labels[0])
-        ([6], 6)
+        ([7], 7)
         """
         wanted = wanted_tensors(self._programs.network, outputs)
         program = self._programs.get(mode, wanted.values())
