@@ -1,0 +1,266 @@
+"""Which layer is to blame: its own error against what it inherits, and what the result gains without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mlinspect import ir
+from mlinspect.analysis.bridge import Bridge, Run
+from mlinspect.analysis.columns_runs import frame
+from mlinspect.analysis.samples import Sample, portable, split, spread
+from mlinspect.errors import InputError
+from mlinspect.execute.ports import Inputs, output_names
+from mlinspect.execute.programs import MODES
+from mlinspect.kernels.agreement import Agreement, agreement, decibels
+
+Metric = Callable[[dict[str, np.ndarray]], float]
+
+
+class _Setup:
+    """What every piece of the work needs; sent to other processes without what can be made anew there."""
+
+    def __init__(self, a: ir.Network, b: ir.Network, modes: tuple[str, str], sample: Sample, shares: bool) -> None:
+        self.a, self.b, self.modes, self.sample, self.shares = portable(a), portable(b), modes, sample, shares
+
+    @cached_property
+    def bridge(self) -> Bridge:
+        return Bridge(self.a, self.b, self.modes, self.sample)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "bridge"}
+
+
+def _setup(model: Any, reference: Any, inputs: Any, shares: bool) -> tuple[_Setup, list[Sample]]:
+    mode = "vendor"
+    if isinstance(reference, str):
+        if reference not in MODES:
+            raise InputError(f"{reference!r} is no mode: use one of {', '.join(map(repr, MODES))}")
+        reference, mode = model, reference
+    samples = split(model.network, inputs)
+    if not samples:
+        raise InputError("no inputs were given")
+    return _Setup(model.network, reference.network, ("vendor", mode), samples[0], shares), samples
+
+
+def blame(
+    quantized: Any,
+    reference: Any,
+    inputs: Inputs | Sequence[Any],
+    *,
+    shares: bool = True,
+    executor: Executor | None = None,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Separate each layer's own error from the one that it inherits.
+
+    A layer's own error is what it makes of the reference's values, less the reference's result. The inherited one is
+    what the errors of its operands become in it. Their sum, element by element, is the layer's error in the quantised
+    model. ``share`` follows each own error through the quantised layers behind it to the model's outputs: the layers
+    are changed from reference to quantised one by one, last to first, so that the steps add up to the final error.
+
+    Parameters
+    ----------
+    quantized : Model
+    reference : Model, or "float"
+        ``"float"``: the quantised model itself in float mode, which leaves out what rounding the weights cost.
+    inputs : array, mapping, sequence
+        As for :func:`mlinspect.compare`: real values, any number of samples.
+    shares : bool
+        Follow errors to the outputs. Takes time by the square of the number of layers.
+    executor : concurrent.futures.Executor, optional
+        Spreads the samples: a process pool, a cluster's executor. Functions that :func:`mlinspect.register_op` was
+        given have to be registered where it runs.
+    progress : bool
+        Show a bar when it takes longer than a second.
+
+    Returns
+    -------
+    DataFrame
+        One row a layer, by index, in order of execution; see ``mlinspect.describe("blame")``.
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> from mlinspect.analysis.blame import blame
+    >>> model, reference = (mi.open(mi.samples.path(name)) for name in ("digits_cnn_wq4.ms", "digits_cnn.ms"))
+    >>> table = blame(model, reference, mi.samples.digits().calibration[:4, ..., None] / 16)
+    >>> table.sort_values("own_db").name.iloc[0], round(table.share.sum(), 6)
+    ('/pw/Conv', 1.0)
+    """
+    setup, samples = _setup(quantized, reference, inputs, shares)
+    answers = spread(_blame, setup, samples, executor, "blame", progress)
+    records = [
+        [_sum(part) for part in zip(*point, strict=True)] for point in zip(*[a[0] for a in answers], strict=True)
+    ]
+    parts = np.sum([a[1] for a in answers], axis=0)
+    final = sum(a[2] for a in answers)
+    rows = []
+    for i, (total, own, inherited) in enumerate(records):
+        if setup.bridge.points[i].layer_a is None and not parts[i]:
+            continue  # an input that both get alike
+        count = max(total.elements, 1)
+        rows.append(
+            _place(setup.bridge, i)
+            | {
+                "sqnr_db": total.sqnr_db,
+                "own_db": own.sqnr_db,
+                "inherited_db": decibels(total.signal, inherited.noise),
+                "mse": total.mse,
+                "own_mse": own.mse,
+                "inherited_mse": inherited.mse,
+                "cross_mse": (total.noise - own.noise - inherited.noise) / count,
+                "share": (parts[i] / final if final else 0.0) if shares else np.nan,
+                "samples": len(samples),
+            }
+        )
+    return frame("blame", rows)
+
+
+def _sum(parts: Sequence[Agreement]) -> Agreement:
+    return sum(parts, Agreement())
+
+
+def _place(bridge: Bridge, position: int) -> dict[str, Any]:
+    """Which layer a row is about."""
+    point, (a, b) = bridge.points[position], bridge.networks
+    layer = None if point.layer_a is None else a.layers[point.layer_a]
+    other = None if point.layer_b is None else b.layers[point.layer_b]
+    return {
+        "layer": point.layer_a,
+        "name": layer.name if layer is not None else a.tensors[point.a].name,
+        "kind": layer.kind if layer is not None else "input",
+        "reference": other.name if other is not None else b.tensors[point.b].name,
+    }
+
+
+Answer = tuple[list[tuple[Agreement, Agreement, Agreement]], np.ndarray, float]
+
+
+def _blame(setup: _Setup, samples: list[Sample]) -> list[Answer]:
+    with np.errstate(all="ignore"):
+        return [_blame_one(setup.bridge, sample, setup.shares) for sample in samples]
+
+
+def _blame_one(bridge: Bridge, sample: Sample, shares: bool) -> Answer:
+    """For each point the agreement in all, by itself, and between the two; its part in the final error; that error."""
+    wanted, got = bridge.start(sample), bridge.start(sample)
+    wanted.compute_from(1, 0)
+    got.compute_from(0, 0)
+    records, finals = [], []
+    for position in range(len(bridge.points)):
+        for read in bridge.sides[0].stretches[position].reads:
+            wanted.bring(0, read)
+        own = wanted.fork()
+        own.compute(0, position)
+        reference, alone, whole = wanted.real(1, position), own.real(0, position), got.real(0, position)
+        records.append((agreement(reference, whole), agreement(reference, alone), agreement(alone, whole)))
+        if shares:
+            own.compute_from(0, position + 1)
+            finals.append(_flat(own))
+    if not shares:
+        return records, np.zeros(len(records)), 0.0
+    finals.append(_flat(wanted))
+    error = finals[0] - finals[-1]
+    # each step from one layer more to one less in the reference, as far as it goes the way of the whole error
+    steps = -np.diff(np.stack(finals), axis=0)
+    return records, steps @ error, float(error @ error)
+
+
+def _flat(run: Run) -> np.ndarray:
+    return np.concatenate([array.astype(np.float64).ravel() for array in run.outputs().values()])
+
+
+def sensitivity(
+    model: Any,
+    data: Inputs | Sequence[Any],
+    metric: Metric | np.ndarray,
+    *,
+    reference: Any = "float",
+    executor: Executor | None = None,
+    progress: bool = True,
+) -> pd.DataFrame:
+    """Rank layers by what the final metric gains when that layer alone is computed as in the reference.
+
+    Parameters
+    ----------
+    model : Model
+    data : array, mapping, sequence
+        Inputs as for :func:`mlinspect.compare`.
+    metric : callable, or ndarray of int, shape (samples,)
+        ``metric(outputs) -> float``, larger is better; outputs by name, real values, stacked over the samples. An array
+        of labels stands for the share of samples whose first output is largest for the label.
+    reference : Model, or "float"
+        ``"float"``: the model itself in float mode. Weights that are stored in few bits are only undone by a model that
+        still has them in float.
+    executor, progress
+        As for :func:`blame`.
+
+    Returns
+    -------
+    DataFrame
+        One row a layer, by index, largest gain first; see ``mlinspect.describe("sensitivity")``.
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> from mlinspect.analysis.blame import sensitivity
+    >>> model, reference = (mi.open(mi.samples.path(name)) for name in ("digits_cnn_wq4.ms", "digits_cnn.ms"))
+    >>> digits = mi.samples.digits()
+    >>> table = sensitivity(model, digits.images[:20, ..., None] / 16, digits.labels[:20], reference=reference)
+    >>> list(table.columns[:5])
+    ['name', 'kind', 'reference', 'restored', 'gain']
+    """
+    setup, samples = _setup(model, reference, data, False)
+    score = metric if callable(metric) else _accuracy(np.asarray(metric), len(samples))
+    answers = spread(_variants, setup, samples, executor, "sensitivity", progress)
+    bridge = setup.bridge
+    named = dict(zip(output_names(model.network.graphs[0].outputs), model.network.graphs[0].outputs, strict=True))
+    names = {bridge.sides[0].tensors[i]: i for i in bridge.outputs}
+    places = {name: names[port.tensor] for name, port in named.items() if port.tensor in names}
+
+    def scored(variant: tuple[str, int]) -> float:
+        stacked = {name: np.concatenate([a[variant][i] for a in answers]) for name, i in places.items()}
+        return float(score(stacked))
+
+    whole, real = scored(("model", 0)), scored(("float", 0))
+    rows = []
+    for position, point in enumerate(bridge.points):
+        if point.layer_a is not None:
+            restored, alone = scored(("restored", position)), scored(("alone", position))
+            gains = {"restored": restored, "gain": restored - whole, "alone": alone, "loss": real - alone}
+            rows.append(_place(bridge, position) | gains | {"model": whole, "float": real})
+    rows.sort(key=lambda row: (-row["gain"], -row["loss"]))
+    return frame("sensitivity", rows)
+
+
+def _accuracy(labels: np.ndarray, samples: int) -> Metric:
+    if labels.shape != (samples,):
+        raise InputError(f"{samples} samples want as many labels, not {list(labels.shape)}")
+    return lambda outputs: float((next(iter(outputs.values())).reshape(samples, -1).argmax(1) == labels).mean())
+
+
+def _variants(setup: _Setup, samples: list[Sample]) -> list[dict[tuple[str, int], dict[int, np.ndarray]]]:
+    """Outputs of the model, of the reference, and of each with one layer computed as in the other."""
+    bridge, found = setup.bridge, []
+    with np.errstate(all="ignore"):
+        for sample in samples:
+            bases = bridge.start(sample), bridge.start(sample)
+            bases[0].compute_from(0, 0)
+            bases[1].compute_from(1, 0)
+            outputs = {("model", 0): bases[0].outputs(), ("float", 0): bases[1].outputs()}
+            for position, point in enumerate(bridge.points):
+                if point.layer_a is None:
+                    continue
+                for side, name in ((0, "restored"), (1, "alone")):
+                    run = bases[side].fork()
+                    run.compute(1 - side, position)
+                    run.compute_changed(side, position)
+                    outputs[name, position] = run.outputs()
+            found.append(outputs)
+    return found

@@ -1,0 +1,195 @@
+"""Two networks joined at the points where they hold the same values, so that either can compute any stretch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mlinspect import ir
+from mlinspect.analysis.layouts import Layout, best_layout
+from mlinspect.analysis.match import Point, match
+from mlinspect.analysis.samples import Sample, feeds
+from mlinspect.errors import InputError
+from mlinspect.execute.conditions import real_values
+from mlinspect.execute.engine import Program, Step, advance, execute
+from mlinspect.execute.ports import require_inputs
+from mlinspect.execute.programs import Programs
+from mlinspect.execute.values import numpy_dtype, quantize_array
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """The steps that lead to a point's tensor from the points before it."""
+
+    steps: tuple[Step, ...]
+    reads: tuple[int, ...]  # positions of the points that it starts from
+
+
+class Side:
+    """One of the two networks: its program, and how it gets from point to point."""
+
+    def __init__(self, network: ir.Network, mode: str, tensors: list[int]) -> None:
+        self.network, self.mode, self.tensors = network, mode, tensors
+        self.program: Program = Programs(network).get(mode, dict.fromkeys(tensors))
+        self.program.check()
+        self.stretches = [self._stretch(i) for i in range(len(tensors))]
+
+    def _stretch(self, position: int) -> Stretch:
+        known = {tensor: i for i, tensor in enumerate(self.tensors[:position])}
+        needed, steps, reads = {self.tensors[position]}, [], set()
+        for step in reversed(self.program.steps):
+            if needed.isdisjoint(step.outputs):
+                continue
+            steps.append(step)
+            reads |= {known[t] for t in step.inputs if t in known}
+            needed |= {t for t in step.inputs if t not in known}
+        return Stretch(tuple(reversed(steps)), tuple(sorted(reads)))
+
+    def real(self, position: int, array: np.ndarray) -> np.ndarray:
+        """Real values of a point's tensor."""
+        return real_values(array, self.network.tensors[self.tensors[position]])
+
+    def stored(self, position: int, values: np.ndarray) -> np.ndarray:
+        """Real values as the point's tensor holds them."""
+        tensor = self.network.tensors[self.tensors[position]]
+        if tensor.quantized and self.mode != "float":
+            return quantize_array(values.astype(np.float32, copy=False), tensor)
+        return values.astype(np.float32 if tensor.quantized else numpy_dtype(tensor), copy=False)
+
+
+class Bridge:
+    """Model `a` and reference `b`, and the points where they meet.
+
+    Parameters
+    ----------
+    a, b : ir.Network
+    modes : pair of {"vendor", "float"}
+    sample : dict of int to ndarray
+        One input, to see how values are laid out on either side.
+
+    Attributes
+    ----------
+    points : list of Point
+        In the order of `a`, inputs first.
+    sides : tuple of Side
+    outputs : list of int
+        Positions of the points that are the models' outputs.
+    """
+
+    def __init__(self, a: ir.Network, b: ir.Network, modes: tuple[str, str], sample: Sample) -> None:
+        self.networks, self.modes = (a, b), modes
+        points = self._with_outputs(match(a, b))
+        self.points, self.layouts, self.shapes = self._alike(points, sample)
+        self.sides = tuple(
+            Side(network, mode, [(point.a, point.b)[i] for point in self.points])
+            for i, (network, mode) in enumerate(zip((a, b), modes, strict=True))
+        )
+        ends = [port.tensor for port in a.graphs[0].outputs]
+        self.outputs = [i for i, point in enumerate(self.points) if point.a in ends]
+        if not self.outputs:
+            raise InputError("the models' outputs do not match: neither by name nor by structure nor by size")
+
+    def _with_outputs(self, points: list[Point]) -> list[Point]:
+        """Outputs match by position where nothing else matches them."""
+        a, b = self.networks
+        known_a, known_b = {point.a for point in points}, {point.b for point in points}
+        more = [
+            Point(one.tensor, other.tensor, _maker(a, one.tensor), _maker(b, other.tensor), "output")
+            for one, other in zip(a.graphs[0].outputs, b.graphs[0].outputs, strict=False)
+            if one.tensor not in known_a and other.tensor not in known_b
+        ]
+        return points + more
+
+    def _alike(self, points: list[Point], sample: Sample) -> tuple[list[Point], list[Layout], list[tuple[int, ...]]]:
+        """The points whose tensors are of one size, each tensor in one point only; how b's becomes a's; b's shape."""
+        traces = []
+        for network, mode, side in zip(self.networks, self.modes, "ab", strict=True):
+            program = Programs(network).get(mode, dict.fromkeys(getattr(point, side) for point in points))
+            fed = feeds(network, sample, mode)
+            require_inputs(network, fed, set(program.needed))
+            traces.append(execute(program, fed, keep_all=True))
+        found, layouts, shapes = [], [], []
+        for point in points:
+            a, b = traces[0].get(point.a), traces[1].get(point.b)
+            taken = any(point.a == other.a or point.b == other.b for other in found)
+            if taken or not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+                continue
+            tensors = self.networks[0].tensors[point.a], self.networks[1].tensors[point.b]
+            layout = best_layout(real_values(b, tensors[1]), real_values(a, tensors[0]))
+            if layout is not None and a.dtype.kind in "iuf" and b.dtype.kind in "iuf":
+                found.append(point)
+                layouts.append(layout)
+                shapes.append(b.shape)
+        return found, layouts, shapes
+
+    def start(self, sample: Sample) -> Run:
+        """A run of one sample, at its beginning."""
+        fed = tuple(feeds(side.network, sample, side.mode) for side in self.sides)
+        return Run(self, fed, tuple({**side.program.constants, **f} for side, f in zip(self.sides, fed, strict=True)))
+
+
+def _maker(network: ir.Network, tensor: int) -> int | None:
+    return next((layer.index for layer in network.graphs[0].layers if tensor in layer.outputs), None)
+
+
+class Run:
+    """Values of both sides by tensor; a point's value on one side becomes that of the other when it is read there."""
+
+    def __init__(
+        self, bridge: Bridge, fed: tuple[Mapping[int, np.ndarray], ...], values: tuple[dict[int, Any], ...]
+    ) -> None:
+        self.bridge, self.fed, self.values = bridge, fed, values
+
+    def fork(self) -> Run:
+        """A run that goes its own way from here."""
+        return Run(self.bridge, self.fed, tuple(dict(env) for env in self.values))
+
+    def compute(self, side: int, position: int) -> None:
+        """Compute a point's tensor on one side (0 is `a`) from the points before it, whichever side they are from."""
+        this = self.bridge.sides[side]
+        stretch, tensor, env = this.stretches[position], this.tensors[position], self.values[side]
+        for read in stretch.reads:
+            self.bring(side, read)
+        for step in stretch.steps:
+            advance(this.program, env, step)
+        if not stretch.steps:  # an input
+            env[tensor] = self.fed[side][tensor]
+        self.values[1 - side].pop(self.bridge.sides[1 - side].tensors[position], None)
+
+    def compute_from(self, side: int, position: int) -> None:
+        """Compute this point and all behind it on one side."""
+        for i in range(position, len(self.bridge.points)):
+            self.compute(side, i)
+
+    def compute_changed(self, side: int, position: int) -> None:
+        """Compute what depends on a point that has changed."""
+        changed = {position}
+        for i in range(position + 1, len(self.bridge.points)):
+            if not changed.isdisjoint(self.bridge.sides[side].stretches[i].reads):
+                self.compute(side, i)
+                changed.add(i)
+
+    def bring(self, side: int, position: int) -> None:
+        """Have a point's value on a side, from the other if it was computed there."""
+        here, there = self.bridge.sides[side], self.bridge.sides[1 - side]
+        tensor = here.tensors[position]
+        if tensor in self.values[side]:
+            return
+        values = there.real(position, self.values[1 - side][there.tensors[position]])
+        layout = self.bridge.layouts[position]
+        values = layout.undo(values, self.bridge.shapes[position]) if side else layout.apply(values)
+        self.values[side][tensor] = here.stored(position, np.ascontiguousarray(values))
+
+    def real(self, side: int, position: int) -> np.ndarray:
+        """Real values of a point as `side` computed them, in the layout of `a`."""
+        this = self.bridge.sides[side]
+        values = this.real(position, self.values[side][this.tensors[position]])
+        return self.bridge.layouts[position].apply(values) if side else values
+
+    def outputs(self) -> dict[int, np.ndarray]:
+        """Real values of the output points, by position, from whichever side computed them."""
+        tensors = self.bridge.sides[0].tensors
+        return {i: self.real(0 if tensors[i] in self.values[0] else 1, i) for i in self.bridge.outputs}

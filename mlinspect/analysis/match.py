@@ -1,0 +1,213 @@
+"""Where two networks hold the same values: their layers paired by name, then by structure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mlinspect import ir
+
+# kinds that compute the same; any other kind is a family of its own
+_FAMILY = {"fully_connected": "product", "matmul": "product", "flatten": "reshape", "squeeze": "reshape",
+           "unsqueeze": "reshape", "expand_dims": "reshape", "relu": "activation", "scale": "batch_norm"}  # fmt: skip
+_NO_LAYERS = ("input", "output", "constant")
+# what only moves or recodes values
+PASSING = {"reshape", "flatten", "squeeze", "unsqueeze", "expand_dims", "transpose", "quantize", "dequantize", "cast",
+           "identity", *_NO_LAYERS}  # fmt: skip
+_WEIGHTED = ("conv2d", "depthwise_conv2d", "conv2d_transpose", "conv3d", "fully_connected", "matmul")
+_FOLDED = ("batch_norm", "scale", "add", "sub", "mul", "div")  # into the weights and bias before them
+_NOTHING = (None, "NO_ACTIVATION")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A pair of tensors that should hold the same values.
+
+    Attributes
+    ----------
+    a, b : int
+        Tensor ids in either network.
+    layer_a, layer_b : int or None
+        The layers that were paired, None for inputs.
+    matched : {"input", "name", "structure"}
+    folded : tuple of tuple of int
+        What one format folds into a layer, the other may compute in layers behind it: their indices in `a` and in `b`.
+        The tensor is then that of the last of them.
+    """
+
+    a: int
+    b: int
+    layer_a: int | None
+    layer_b: int | None
+    matched: str
+    folded: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+
+
+def match(a: ir.Network, b: ir.Network) -> list[Point]:
+    """Pair the tensors of two networks' main graphs, in the order of the first.
+
+    Layers of one name come first; then, in order, those that compute the same kind of thing of the same size; then
+    those whose operands are paired.
+    """
+    layers_a, layers_b = _layers(a), _layers(b)
+    pairs = _by_name(layers_a, layers_b)
+    rest_a, rest_b = _others(layers_a, pairs, 0), _others(layers_b, pairs, 1)
+    pairs |= dict.fromkeys(_in_order(a, b, rest_a, rest_b), "structure")
+    pairs |= dict.fromkeys(_by_operands(a, b, layers_a, layers_b, pairs), "structure")
+    points = [
+        Point(one.tensor, other.tensor, None, None, "input")
+        for one, other in zip(a.graphs[0].inputs, b.graphs[0].inputs, strict=False)
+    ]
+    paired_a, paired_b = {one for one, _ in pairs}, {other for _, other in pairs}
+    readers_a, readers_b = _readers(a), _readers(b)
+    order = {layer.index: i for i, layer in enumerate(layers_a)}
+    for (i, j), how in sorted(pairs.items(), key=lambda item: order[item[0][0]]):
+        one, other = a.layers[i], b.layers[j]
+        fused_a, fused_b = _fused(one), _fused(other)
+        ends_a, folded_a = _ends(a, one, readers_a, paired_a, fused_b and not fused_a)
+        ends_b, folded_b = _ends(b, other, readers_b, paired_b, fused_a and not fused_b)
+        points += [Point(x, y, i, j, how, (folded_a, folded_b)) for x, y in zip(ends_a, ends_b, strict=False)]
+    return points
+
+
+def _layers(network: ir.Network) -> list[ir.Layer]:
+    return [layer for layer in network.graphs[0].layers if layer.kind not in _NO_LAYERS and layer.outputs]
+
+
+def _family(layer: ir.Layer) -> str:
+    return _FAMILY.get(layer.kind, layer.kind)
+
+
+def _others(layers: Sequence[ir.Layer], pairs: dict[tuple[int, int], str], side: int) -> list[ir.Layer]:
+    taken = {pair[side] for pair in pairs}
+    return [layer for layer in layers if layer.index not in taken]
+
+
+def _by_name(layers_a: Sequence[ir.Layer], layers_b: Sequence[ir.Layer]) -> dict[tuple[int, int], str]:
+    """Layers of one name and family; where several share a name, the first with the first and so on."""
+    named: dict[tuple[str, str], list[int]] = {}
+    for layer in layers_b:
+        named.setdefault((layer.name, _family(layer)), []).append(layer.index)
+    counts = {key: len(found) for key, found in named.items()}
+    mine: dict[tuple[str, str], list[int]] = {}
+    for layer in layers_a:
+        mine.setdefault((layer.name, _family(layer)), []).append(layer.index)
+    return {
+        pair: "name"
+        for key, found in mine.items()
+        if key[0] and counts.get(key) == len(found)
+        for pair in zip(found, named[key], strict=True)
+    }
+
+
+def _in_order(
+    a: ir.Network, b: ir.Network, layers_a: Sequence[ir.Layer], layers_b: Sequence[ir.Layer]
+) -> list[tuple[int, int]]:
+    """The longest common subsequence of layers that are alike."""
+    signs_a, signs_b = [_sign(a, layer) for layer in layers_a], [_sign(b, layer) for layer in layers_b]
+    lengths = [[0] * (len(signs_b) + 1) for _ in range(len(signs_a) + 1)]
+    for i in reversed(range(len(signs_a))):
+        row, below = lengths[i], lengths[i + 1]
+        for j in reversed(range(len(signs_b))):
+            row[j] = below[j + 1] + 1 if signs_a[i] == signs_b[j] else max(below[j], row[j + 1])
+    found, i, j = [], 0, 0
+    while i < len(signs_a) and j < len(signs_b):
+        if signs_a[i] == signs_b[j]:
+            found.append((layers_a[i].index, layers_b[j].index))
+            i, j = i + 1, j + 1
+        elif lengths[i + 1][j] >= lengths[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return found
+
+
+def _sign(network: ir.Network, layer: ir.Layer) -> tuple[str, tuple[int, ...] | None]:
+    """What layers have in common that may be the same: what they compute, and the size of the result in any layout."""
+    shape = network.tensors[layer.outputs[0]].shape
+    if shape is None or min(shape, default=1) < 0:
+        return _family(layer), None
+    return _family(layer), tuple(sorted(n for n in shape if n != 1))
+
+
+def _by_operands(
+    a: ir.Network,
+    b: ir.Network,
+    layers_a: Sequence[ir.Layer],
+    layers_b: Sequence[ir.Layer],
+    pairs: dict[tuple[int, int], str],
+) -> list[tuple[int, int]]:
+    """Layers of one family that read what paired layers give: branches may stand in another order."""
+    made_a = {t: layer.index for layer in layers_a for t in layer.outputs}
+    made_b = {t: layer.index for layer in layers_b for t in layer.outputs}
+    partner = dict(pairs.keys())
+    free = {layer.index: layer for layer in _others(layers_b, pairs, 1)}
+    found = []
+    for layer in _others(layers_a, pairs, 0):
+        reads = [partner.get(made_a[t]) for t in layer.inputs if t in made_a]
+        if not reads or None in reads:
+            continue
+        for index, other in free.items():
+            same = [made_b[t] for t in other.inputs if t in made_b] == reads
+            if same and _sign(a, layer) == _sign(b, other):
+                found.append((layer.index, index))
+                partner[layer.index] = index
+                del free[index]
+                break
+    return found
+
+
+def _readers(network: ir.Network) -> dict[int, list[ir.Layer]]:
+    found: dict[int, list[ir.Layer]] = {}
+    for layer in network.graphs[0].layers:
+        for tensor in layer.inputs if layer.kind not in _NO_LAYERS else ():
+            found.setdefault(tensor, []).append(layer)
+    return found
+
+
+def _fused(layer: ir.Layer) -> bool:
+    """The layer has an activation of its own."""
+    return layer.kind != "activation" and layer.attrs.get("activation_type") not in _NOTHING
+
+
+def _ends(
+    network: ir.Network, layer: ir.Layer, readers: dict[int, list[ir.Layer]], paired: set[int], activated: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The tensors where a layer's work ends that the other network does in one layer, and the further layers of it.
+
+    Constants that are added or multiplied behind it are folded there; an activation only if the other has one fused.
+    """
+    tensors, folded = layer.outputs, []
+    while len(tensors) == 1:
+        following = readers.get(tensors[0], [])
+        if len(following) != 1 or following[0].index in paired:
+            break
+        (after,) = following
+        constants = all(network.tensors[t].data is not None for t in after.inputs if t != tensors[0])
+        weights = layer.kind in _WEIGHTED and after.kind in _FOLDED and constants
+        if not (weights or (activated and after.kind == "activation")):
+            break
+        tensors = after.outputs
+        folded.append(after.index)
+        if not weights:
+            break
+    return tensors, tuple(folded)
+
+
+def unpaired(network: ir.Network, points: Sequence[Point], side: int) -> list[ir.Layer]:
+    """Layers that no point stands for, but for those that only move or recode values; `side` 0 is `a`."""
+    known = {(point.layer_a, point.layer_b)[side] for point in points}
+    known |= {layer for point in points for layer in point.folded[side]}
+    return [layer for layer in _layers(network) if layer.index not in known and layer.kind not in PASSING]
+
+
+def behind(network: ir.Network, tensor: int, stops: set[int]) -> tuple[list[int], set[int]]:
+    """The layers that lead from some tensors to another, last first, and which of the tensors they start from."""
+    wanted, layers, reached = {tensor}, [], set()
+    for layer in reversed(network.graphs[0].layers):
+        if wanted.isdisjoint(layer.outputs):
+            continue
+        layers.append(layer.index)
+        reached |= {t for t in layer.inputs if t in stops}
+        wanted |= {t for t in layer.inputs if t not in stops}
+    return layers, reached
