@@ -1,0 +1,89 @@
+"""What the columns of the analysis tables mean: rows as in ``mlinspect.tables``, the reading last in the meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+Row = tuple[str, str, str, str]
+
+_MOMENTS: list[Row] = [
+    ("min", "float64", "real", "smallest value, NaN and Inf left out"),
+    ("max", "float64", "real", "largest value, NaN and Inf left out"),
+    ("absmax", "float64", "real", "largest magnitude"),
+    ("mean", "float64", "real", "mean; of weights: good near 0, a shift costs asymmetric range"),
+    ("std", "float64", "real", "standard deviation (of the population)"),
+    ("kurtosis", "float64", "", "excess kurtosis; 0 for a normal distribution, above 10 outliers stretch the range"),
+    ("zeros", "Int64", "elements", "values that are exactly 0"),
+    ("nan", "Int64", "elements", "values that are not a number; good: 0"),
+    ("inf", "Int64", "elements", "infinite values; good: 0"),
+    ("stored_min", "Int64", "steps", "smallest stored integer; NA for floats, as all of stored_*"),
+    ("stored_max", "Int64", "steps", "largest stored integer"),
+    ("stored_absmax", "Int64", "steps", "largest magnitude of a stored integer"),
+    ("stored_mean", "float64", "steps", "mean of the stored integers; good near the zero point"),
+    ("stored_std", "float64", "steps", "standard deviation of the stored integers; of 8-bit weights: good above 10"),
+    ("stored_kurtosis", "float64", "", "excess kurtosis of the stored integers"),
+    ("stored_zeros", "Int64", "elements", "stored integers that are 0"),
+    ("levels", "Int64", "", "distinct stored numbers that occur; NA for types of more than 16 bits"),
+    ("levels_share", "float64", "share", "levels / 2**bits; of 8-bit weights: good above 1/2, bad below 1/8"),
+    ("at_qmin", "Int64", "elements", "quantised values at the smallest number of their grid: clipped, or the extreme"),
+    ("at_qmax", "Int64", "elements", "quantised values at the largest number of their grid"),
+    (
+        "clipped",
+        "float64",
+        "share",
+        "values at either end of the grid beyond those that the range is made for (one a scale, two where there is a "
+        "zero point); good below 0.01",
+    ),
+    ("entropy", "float64", "bits", "Shannon entropy of the stored numbers, each by itself; NA above 16 bits"),
+    ("compressed_bytes", "Int64", "bytes", "size that an ideal entropy coder could come to: elements * entropy / 8"),
+    (
+        "range_used",
+        "float64",
+        "share",
+        "share of the real range that the parameters allow, mean over channels; NA above 16 bits; good above 0.9",
+    ),
+]
+_SUBJECT: list[Row] = [
+    ("name", "str", "", "the tensor's name"),
+    ("layer", "Int64", "layer id", "first layer that reads it; NA when nobody does"),
+]
+
+COLUMNS: dict[str, list[Row]] = {
+    "stats": [
+        ("tensor", "int64", "id", "index: the constant that the row describes"),
+        *_SUBJECT,
+        ("dtype", "category", "", "stored type, in numpy's name"),
+        ("shape", "object", "elements", "size of each axis"),
+        ("scheme", "category", "", "none, per_tensor or per_channel"),
+        ("bits", "Int64", "bits", "width of the quantised values"),
+        ("elements", "int64", "elements", "numbers in it"),
+        ("nbytes", "int64", "bytes", "bytes in the file, as stored"),
+        *_MOMENTS,
+        (
+            "channel_range_ratio",
+            "float64",
+            "",
+            "absmax of the widest channel / of the narrowest that is not all 0; with one scale for all good below 8, "
+            "bad above 32; NaN for one number a channel",
+        ),
+    ],
+    "channel_stats": [
+        ("tensor", "int64", "id", "constant that the row describes"),
+        ("channel", "int64", "", "output channel of the layer that reads it; 0 where there is no such axis"),
+        *_SUBJECT,
+        ("elements", "int64", "elements", "numbers in the channel"),
+        *_MOMENTS,
+        ("range_share", "float64", "share", "absmax / that of the tensor's widest channel; bad below 1/32 per tensor"),
+    ],
+}
+
+
+def frame(table: str, columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
+    """Lists -> DataFrame with the declared columns in the declared dtypes; the first one an index where it says so."""
+    declared = COLUMNS[table]
+    made = {name: pd.Series(columns[name], dtype=dtype) for name, dtype, _, _ in declared}
+    result = pd.DataFrame(made)
+    return result.set_index(declared[0][0]) if declared[0][3].startswith("index:") else result

@@ -1,0 +1,233 @@
+"""Statistics of constants against brute force: every figure computed the slow way from the plain arrays."""
+
+from collections import Counter
+from dataclasses import replace
+from math import log2
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mlinspect as mi
+from mlinspect import ir
+from mlinspect.analysis import stats as module
+from mlinspect.analysis.columns import COLUMNS
+from mlinspect.analysis.operands import by_channel, uses
+from mlinspect.analysis.stats import stats
+
+RNG = np.random.default_rng(6)
+
+
+def quantization(channels=1, axis=None, bits=8, zero_point=0):
+    zero = np.full(channels, zero_point)
+    return ir.Quantization(RNG.uniform(0.01, 0.2, channels), zero, axis, bits, zero_point == 0)
+
+
+def constant(data, q=None, dtype=None, **more):
+    data = np.asarray(data)
+    dtype = dtype or str(data.dtype)
+    more = {"data": data, "quantization": q, "quantized": q is not None, "nbytes": data.nbytes} | more
+    return ir.Tensor(0, "w", 0, "constant", dtype, dtype, data.shape, **more)
+
+
+def network(tensor, kind=None, slot=1, fmt="mslite", **attrs):
+    """A network of one constant, read by a layer of that kind."""
+    layers = () if kind is None else (ir.Layer(0, "l", kind, kind, 0, attrs, (9,) * slot + (0,), ()),)
+    return ir.Network(fmt, "", "", (ir.Graph(0, "", (), (), layers),), {0: tensor})
+
+
+def moments(values):
+    """The figures of a flat float64 array."""
+    values = np.asarray(values, np.float64).ravel()
+    good = values[np.isfinite(values)]
+    mean = sum(good) / len(good)
+    powers = [sum((v - mean) ** p for v in good) / len(good) for p in (2, 4)]
+    return {
+        "min": min(good), "max": max(good), "absmax": max(abs(v) for v in good), "mean": mean, "std": powers[0] ** 0.5,
+        "kurtosis": powers[1] / powers[0] ** 2 - 3, "zeros": sum(v == 0 for v in good),
+        "nan": sum(v != v for v in values), "inf": sum(abs(v) == np.inf for v in values),
+    }  # fmt: skip
+
+
+def entropy(values):
+    counts = Counter(np.asarray(values).ravel().tolist())
+    return -sum(n / values.size * log2(n / values.size) for n in counts.values())
+
+
+def check(row, values, stored=None, **tolerance):
+    for name, want in moments(values).items():
+        assert row[name] == pytest.approx(want, **tolerance), name
+    if stored is not None:
+        want = moments(stored)
+        for name in ("min", "max", "absmax", "mean", "std", "kurtosis", "zeros"):
+            assert row[f"stored_{name}"] == pytest.approx(want[name], rel=1e-9, abs=1e-9), name
+
+
+def grids():
+    def ints(shape, low, high, dtype):
+        return RNG.integers(low, high, shape).astype(dtype)
+
+    yield "int8", constant(ints((7, 3, 3, 5), -128, 128, np.int8), quantization(7, 0)), "conv2d", {}
+    yield "last_axis", constant(ints((40, 6), -100, 90, np.int8), quantization(6, 1)), "matmul", {}
+    yield "middle_axis", constant(ints((4, 6, 5), -100, 90, np.int8), quantization(6, 1)), None, {}
+    yield "per_tensor", constant(ints((7, 3, 3, 5), 0, 256, np.uint8), quantization(zero_point=131)), "conv2d", {}
+    yield "int4", constant(ints((5, 60), -8, 8, np.int8), quantization(5, 0, 4)), "fully_connected", {}
+    yield "int16", constant(ints((3, 70), -3000, 3000, np.int16), quantization(3, 0, 16)), "fully_connected", {}
+    yield "int32", constant(ints((3,), -(10**6), 10**6, np.int32), quantization(3, 0, 32)), "conv2d", {}
+    yield (
+        "depthwise",
+        constant(ints((2, 4, 3, 3), -128, 128, np.int8), quantization(8, 0), layout="MIHW"),
+        "depthwise_conv2d",
+        {},
+    )
+
+
+@pytest.mark.parametrize(("tensor", "kind", "attrs"), [pytest.param(*g[1:], id=g[0]) for g in grids()])
+def test_quantised_constants_against_brute_force(tensor, kind, attrs):
+    net = network(tensor, kind, **attrs)
+    use = uses(net).get(0)
+    stored, q = tensor.array, tensor.quantization
+    by_row = by_channel(stored, tensor, use).swapaxes(0, 1)
+    by_row = by_row.reshape(len(by_row), -1)
+    scale = np.broadcast_to(q.scale, len(by_row))[:, None].astype(np.float64)
+    real = (by_row.astype(np.float64) - q.zero_point[0]) * scale
+    row = stats(net).loc[0]
+    check(row, real, stored, rel=1e-6, abs=1e-6)
+    qmin = 0 if tensor.dtype == "uint8" else -(2 ** (q.bits - 1))
+    qmax = qmin + 2**q.bits - 1
+    assert row.elements == stored.size
+    if q.bits <= 16:
+        assert row.levels == len(set(stored.ravel().tolist()))
+        assert row.levels_share == row.levels / 2**q.bits
+        assert row.entropy == pytest.approx(entropy(stored))
+        assert row.compressed_bytes == int(np.ceil(stored.size * entropy(stored) / 8 - 1e-9))
+        assert (row.at_qmin, row.at_qmax) == ((stored == qmin).sum(), (stored == qmax).sum())
+        span = np.ptp(by_row.astype(np.int64), axis=1) / (qmax - qmin)
+        assert row.range_used == pytest.approx(
+            span.mean() if q.per_channel else np.ptp(stored.astype(int)) / (qmax - qmin)
+        )
+    extent = np.abs(real).max(axis=1)
+    if by_row.shape[1] > 1:
+        assert row.channel_range_ratio == pytest.approx(extent.max() / extent.min(), rel=1e-6)
+    table = stats(net, by="channel")
+    assert table.channel.tolist() == list(range(len(by_row)))
+    for (_, line), numbers, values in zip(table.iterrows(), by_row, real, strict=True):
+        if len(numbers) > 1:
+            check(line, values, numbers, rel=1e-5, abs=1e-5)
+        if q.bits <= 16:
+            assert line.levels == len(set(numbers.tolist()))
+            assert line.entropy == pytest.approx(entropy(numbers))
+            assert line.at_qmax == (numbers == qmax).sum()
+        assert line.range_share == pytest.approx(np.abs(values).max() / extent.max(), rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+@pytest.mark.parametrize("shift", [0, 1000])
+def test_floats_against_brute_force(dtype, shift):
+    data = (RNG.normal(size=(6, 5, 7)) + shift).astype(dtype)
+    data.flat[[3, 50, 77]] = np.nan, np.inf, -np.inf
+    data.flat[9:20] = 0
+    row = stats(network(constant(data))).loc[0]
+    check(row, data, rel=1e-9)
+    assert pd.isna(row.stored_min)
+    assert pd.isna(row.at_qmin)
+    assert pd.isna(row.levels) == (dtype != "float16")
+    if dtype == "float16":
+        assert row.levels == len(np.unique(data.view(np.uint16)))
+
+
+def test_large_floats_are_summed_in_blocks_to_the_same_figures(monkeypatch):
+    data = RNG.standard_t(5, size=(3, 50_000)).astype(np.float32) * 3e-3 + 1e-3
+    data[0, :7] = 0
+    want = stats(network(constant(data), "fully_connected")).loc[0]
+    monkeypatch.setattr(module, "_SINGLE", 1000)
+    monkeypatch.setattr(module, "_BLOCK", 4096)
+    monkeypatch.setattr(module, "_PIECE", 512)
+    for shape in ((3, 50_000), (150_000,), (30, 5, 1000)):
+        got = stats(network(constant(data.reshape(shape)), "fully_connected")).loc[0]
+        for name in ("min", "max", "mean", "std", "kurtosis", "zeros"):
+            assert got[name] == pytest.approx(want[name], rel=1e-5), name
+    far = stats(network(constant(data.ravel() + np.float32(7)))).loc[0]
+    assert far["std"] == pytest.approx(want["std"], rel=1e-4)
+    data[1, 70] = np.nan
+    assert stats(network(constant(data.ravel()))).loc[0, "nan"] == 1
+
+
+@pytest.mark.parametrize("factor", [1e-20, 1e12])
+def test_powers_of_very_small_and_large_numbers_do_not_leave_the_range_of_float32(factor, monkeypatch):
+    monkeypatch.setattr(module, "_SINGLE", 1)
+    monkeypatch.setattr(module, "_PIECE", 100)
+    data = RNG.normal(size=1050).astype(np.float32) * np.float32(factor)
+    row = stats(network(constant(data))).loc[0]
+    check(row, data, rel=1e-6)
+
+
+def test_blocks_give_the_same_counts(monkeypatch):
+    data = RNG.integers(-128, 128, (9, 11, 13)).astype(np.int8)
+    tensor = constant(data, quantization(11, 1))
+    want = [stats(network(tensor), by=by) for by in ("tensor", "channel")]
+    monkeypatch.setattr(module, "_BLOCK", 29)
+    monkeypatch.setattr(module, "_MOST_BINS", 3 * 256)
+    for by, table in zip(("tensor", "channel"), want, strict=True):
+        pd.testing.assert_frame_equal(stats(network(tensor), by=by), table)
+
+
+def test_what_is_clipped_lies_beyond_the_extremes_that_a_range_is_made_for():
+    data = np.full((2, 10), 3, np.int8)
+    data[0, :4], data[1, 0] = 127, -128
+    per_channel = stats(network(constant(data, quantization(2, 0)), "fully_connected"))
+    assert per_channel.clipped[0] == pytest.approx(3 / 20)
+    assert stats(network(constant(data, quantization(2, 0)), "fully_connected"), by="channel").clipped.tolist() == [
+        0.3,
+        0,
+    ]
+    assert stats(network(constant(data, quantization()))).clipped[0] == pytest.approx(4 / 20)
+    assert stats(network(constant(data, quantization(zero_point=5)))).clipped[0] == pytest.approx(3 / 20)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        constant(np.zeros((0, 3), np.float32)),
+        constant(np.zeros((0,), np.int8), quantization()),
+        constant(np.zeros((4,), np.uint8), dtype="string"),
+        constant(np.zeros((4,), np.uint8), dtype="unknown(99)"),
+        constant(np.zeros((4,), np.int8), quantization(3, 0)),
+        constant(np.full((4,), np.nan, np.float32)),
+    ],
+    ids=["empty", "empty_int8", "string", "unknown", "scales_missing", "all_nan"],
+)
+@pytest.mark.parametrize("by", ["tensor", "channel"])
+def test_constants_without_figures_have_a_row(tensor, by):
+    table = stats(network(tensor), by)
+    assert len(table) == (4 if by == "channel" and tensor.dtype == "int8" and tensor.array.size else 1)
+    assert table[["min", "max", "mean", "std"]].isna().all(axis=None)
+
+
+def test_columns_are_as_declared():
+    for by, name in (("tensor", "stats"), ("channel", "channel_stats")):
+        table = stats(network(constant(np.ones(3, np.int8), quantization())), by).reset_index(drop=by == "channel")
+        declared = [(column, dtype) for column, dtype, _, _ in COLUMNS[name]]
+        assert [(c, str(d)) for c, d in table.dtypes.items()] == declared
+    assert stats(network(replace(constant([1.0]), data=None))).empty
+    with pytest.raises(ValueError, match="'tensor' or 'channel'"):
+        stats(network(constant([1.0])), by="layer")
+
+
+@pytest.mark.parametrize("name", mi.samples.names())
+def test_samples_against_numpy(name):
+    model = mi.open(mi.samples.path(name))
+    table = stats(model)
+    assert table.index.tolist() == sorted(model.weights)
+    for tensor, row in table.iterrows():
+        real, stored = model.dequantized[tensor].astype(np.float64), model.weights[tensor]
+        assert (row["min"], row["max"]) == (real.min(), real.max())
+        assert row["std"] == pytest.approx(real.std(), rel=1e-6, abs=1e-12)
+        if stored.itemsize == 1:
+            assert row.levels == len(np.unique(stored))
+            assert row.entropy == pytest.approx(entropy(stored))
+
+
+def test_a_bar_appears_only_when_it_takes_long(capsys):
+    stats(network(constant(np.ones(9, np.float32))))
+    assert capsys.readouterr().err == ""
