@@ -59,8 +59,8 @@ def blame(
 ) -> pd.DataFrame:
     """Separate each layer's own error from the one that it inherits.
 
-    A layer's own error is what it makes of the reference's values, less the reference's result. The inherited one is
-    what the errors of its operands become in it. Their sum, element by element, is the layer's error in the quantised
+    A layer's own error is what it makes of the reference's values (rounded as its operands are), less the reference's
+    result. The inherited one is what the errors of its operands become in it. Their sum, element by element, is the layer's error in the quantised
     model. ``share`` follows each own error through the quantised layers behind it to the model's outputs: the layers
     are changed from reference to quantised one by one, last to first, so that the steps add up to the final error.
 
@@ -90,14 +90,13 @@ def blame(
     >>> from mlinspect.analysis.blame import blame
     >>> model, reference = (mi.open(mi.samples.path(name)) for name in ("digits_cnn_wq4.ms", "digits_cnn.ms"))
     >>> table = blame(model, reference, mi.samples.digits().calibration[:4, ..., None] / 16)
-    >>> table.sort_values("own_db").name.iloc[0], round(table.share.sum(), 6)
+    >>> table.sort_values("own_db").name.iloc[0], float(round(table.share.sum(), 6))
     ('/pw/Conv', 1.0)
     """
     setup, samples = _setup(quantized, reference, inputs, shares)
     answers = spread(_blame, setup, samples, executor, "blame", progress)
-    records = [
-        [_sum(part) for part in zip(*point, strict=True)] for point in zip(*[a[0] for a in answers], strict=True)
-    ]
+    by_point = zip(*[answer[0] for answer in answers], strict=True)
+    records = [[_sum(parts) for parts in zip(*point, strict=True)] for point in by_point]
     parts = np.sum([a[1] for a in answers], axis=0)
     final = sum(a[2] for a in answers)
     rows = []

@@ -111,7 +111,8 @@ class Bridge:
             fed = feeds(network, sample, mode)
             require_inputs(network, fed, set(program.needed))
             traces.append(execute(program, fed, keep_all=True))
-        found, layouts, shapes = [], [], []
+        found: list[Point] = []
+        layouts, shapes = [], []
         for point in points:
             a, b = traces[0].get(point.a), traces[1].get(point.b)
             taken = any(point.a == other.a or point.b == other.b for other in found)

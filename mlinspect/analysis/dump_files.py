@@ -140,7 +140,7 @@ def _benchmark(file: Path, match: re.Match[str]) -> Entry:
     dtype = _DTYPES.get(match["dtype"] or "")
     array = np.fromfile(file, np.uint8)
     typed = dtype is not None and array.nbytes % np.dtype(dtype).itemsize == 0
-    array = array.view(dtype) if typed else array
+    array = array.view(np.dtype(dtype)) if typed else array
     shaped = typed and array.size == np.prod(shape, dtype=np.int64)
     array = array.reshape(shape) if shaped else array
     return Entry(match["name"], array, file.name, int(match["slot"]), match["side"], typed, shaped, dotted=True)

@@ -15,6 +15,7 @@ from mlinspect import ir
 from mlinspect.analysis.dump_files import Entry, Shapes, read_files
 from mlinspect.analysis.operands import network_of
 from mlinspect.execute.values import numpy_dtype
+from mlinspect.macs import count_elements
 
 
 def read_dump(path: str | Path, *, shape: Shapes = None, dtype: str | None = None) -> Dump:
@@ -209,8 +210,7 @@ def _plain(name: str) -> str:
 def _fitted(entry: Entry, tensor: ir.Tensor) -> tuple[np.ndarray | None, str]:
     """An entry's numbers as the tensor's, and what is to be said."""
     array, stored = entry.array, numpy_dtype(tensor)
-    known = tensor.shape is not None and min(tensor.shape, default=1) >= 0
-    elements = int(np.prod(tensor.shape, dtype=np.int64)) if known else None
+    elements = count_elements(tensor.shape)
     if not entry.typed:
         for dtype in (stored, np.dtype(np.float32)):
             if elements is not None and array.nbytes == elements * dtype.itemsize:
@@ -220,7 +220,7 @@ def _fitted(entry: Entry, tensor: ir.Tensor) -> tuple[np.ndarray | None, str]:
             return None, f"{array.nbytes} bytes in the dump fit neither {stored} nor float32{list(tensor.shape or ())}"
     if elements is not None and array.size != elements:
         return None, f"{array.size} elements in the dump, {elements} in the model"
-    if not entry.shaped and tensor.shape is not None and known:
+    if not entry.shaped and tensor.shape is not None and elements is not None:
         array = array.reshape(tensor.shape)
     if entry.printed and tensor.quantized and stored.kind in "iu":
         limits = np.iinfo(stored)

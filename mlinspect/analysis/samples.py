@@ -107,7 +107,7 @@ def spread(
     title: str,
     progress: bool,
 ) -> list[Answer]:
-    """``work(shared, samples)`` for all samples, in the order of the samples; in pieces, where an executor runs them."""
+    """``work(shared, samples)`` for all samples, in their order; in pieces, where an executor runs them."""
     with tqdm(total=len(samples), desc=title, unit="sample", delay=1, leave=False, disable=not progress) as bar:
         if executor is None:
             answers: list[Answer] = []
