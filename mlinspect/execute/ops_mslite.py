@@ -38,8 +38,8 @@ def padding_of(
     stride: Sequence[int],
     dilation: Sequence[int] = (1, 1),
 ) -> Pads:
-    """((top, bottom), (left, right)) of a pad mode: explicit, TensorFlow's SAME, or none."""
-    if mode not in ("SAME", "VALID") and listed is not None and len(listed) >= 4:
+    """((top, bottom), (left, right)): TensorFlow's SAME, or what is listed, which the runtime adds for VALID, too."""
+    if mode != "SAME" and listed is not None and len(listed) >= 4:
         top, bottom, left, right = (int(n) for n in listed[:4])
         return (top, bottom), (left, right)
     if mode != "SAME":
@@ -187,7 +187,7 @@ def pooled_windows(call: Call, x: np.ndarray) -> tuple[tuple[int, int], tuple[in
         return (x.shape[1], x.shape[2]), (1, 1), ((0, 0), (0, 0)), [1, 1]
     window, stride = last_two(a["kernel_size"]), last_two(a["strides"])
     padding = padding_of(a["pad_mode"], a.get("pad"), x.shape[1:3], window, stride)
-    ceil = a.get("round_mode") == "CEIL" and a["pad_mode"] not in ("SAME", "VALID")
+    ceil = a.get("round_mode") == "CEIL" and a["pad_mode"] != "SAME"
     size = [
         pool.pool_output_size(n, w, s, p, ceil)
         for n, w, s, p in zip(x.shape[1:3], window, stride, padding, strict=True)
@@ -289,8 +289,8 @@ def new_size(call: Call, x: np.ndarray, wanted: np.ndarray | None) -> tuple[int,
     if values.size == 4:
         values = values[1:3] if call.inputs[1].layout != "NCHW" or values[-1] == 1 else values[2:4]
     if values.dtype.kind == "f":
-        height, width = (int(np.float32(n) * np.float32(f)) for n, f in zip(x.shape[1:3], values, strict=True))
-        return height, width
+        height, width = (np.float32(n) * np.float32(f) for n, f in zip(x.shape[1:3], values, strict=True))
+        return int(height + np.float32(0.5)), int(width + np.float32(0.5))
     return int(values[0]), int(values[1])
 
 

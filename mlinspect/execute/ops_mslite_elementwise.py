@@ -156,7 +156,9 @@ def extreme(call: Call, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @mslite("LogicalAnd", "LogicalOr", "LogicalXor")
 def logical(call: Call, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """On numbers, 0 is false; the result keeps their type."""
+    """On numbers, 0 is false; the result keeps their type. The runtime's LogicalAnd of int32 combines bits."""
+    if call.mode == "vendor" and call.layer.op == "LogicalAnd" and a.dtype == np.int32:
+        return a & b
     function = {"LogicalAnd": np.logical_and, "LogicalOr": np.logical_or}.get(call.layer.op, np.logical_xor)
     return function(a != 0, b != 0).astype(a.dtype)
 

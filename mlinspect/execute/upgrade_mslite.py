@@ -46,7 +46,7 @@ _ACTIVATION: dict[str, Source] = {"activation_type": "activationType"}
 _PAD_MODES = {"SAME_UPPER": "SAME", "SAME": "SAME", "VALID": "VALID"}
 _PADDING: dict[str, Source] = {
     "pad_mode": lambda old: _PAD_MODES.get(old["padMode"], "PAD"),
-    "pad_list": ("padUp", "padDown", "padLeft", "padRight"),
+    "pad_list": lambda old: _explicit_padding(old),
 }
 _CONV: dict[str, Source] = {
     "kernel_size": ("kernelH", "kernelW"),
@@ -59,12 +59,18 @@ _POOL: dict[str, Source] = {
     "kernel_size": ("windowH", "windowW"),
     "strides": ("strideH", "strideW"),
     "pad_mode": _PADDING["pad_mode"],
-    "pad": ("padUp", "padDown", "padLeft", "padRight"),
+    "pad": _PADDING["pad_list"],
     **_ACTIVATION,
 }
 _ARG: dict[str, Source] = {"top_k": "topK", "keep_dims": "keepDims", "out_max_value": "outMaxValue"}
 _RESIZE_METHODS = {"BILINEAR": "LINEAR", "NEAREST_NEIGHBOR": "NEAREST"}
 _REDUCTIONS = {0: "NONE", 1: "MEAN", 2: "REDUCTION_SUM"}
+
+
+def _explicit_padding(old: Attributes) -> tuple[int, ...]:
+    """What VALID lists is ignored in these files."""
+    names = ("padUp", "padDown", "padLeft", "padRight")
+    return (0, 0, 0, 0) if old["padMode"] == "VALID" else tuple(old[name] for name in names)
 
 
 def _pairs(name: str) -> Callable[[Attributes], list[list[int]]]:
