@@ -15,6 +15,7 @@ from mlinspect.errors import (
     SchemaError,
     UnsupportedError,
 )
+from mlinspect.execute.quirks import quirks
 from mlinspect.execute.registry import register_op
 from mlinspect.model import Model, open  # noqa: A004
 from mlinspect.tables import describe
@@ -31,6 +32,7 @@ __all__ = [
     "UnsupportedError",
     "describe",
     "open",
+    "quirks",
     "register_op",
     "samples",
 ]

@@ -17,6 +17,7 @@ from mlinspect.errors import ModelFormatError
 from mlinspect.execute.engine import execute
 from mlinspect.execute.ports import Inputs, bind_inputs, require_inputs, wanted_tensors
 from mlinspect.execute.programs import Programs
+from mlinspect.execute.registry import reference_of
 from mlinspect.execute.session import Session
 from mlinspect.execute.trace import Trace
 from mlinspect.execute.values import dequantize_array
@@ -125,7 +126,8 @@ class Model:
     @cached_property
     def layers(self) -> pd.DataFrame:
         """One row a layer, in execution order."""
-        return tables.layers(self.network)
+        references = {i: reference_of(self.format, layer) for i, layer in self.network.layers.items()}
+        return tables.layers(self.network, references)
 
     @cached_property
     def tensors(self) -> pd.DataFrame:

@@ -6,7 +6,7 @@ and ``_frame`` turns each list into its declared dtype at once (no pandas call f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pandas as pd
 
 from mlinspect import ir
 from mlinspect.macs import count_elements, count_macs, count_params
+from mlinspect.phases import phases
 
 # table -> (column, dtype, unit, meaning). The first row of a table with an index of its own is that index.
 COLUMNS: dict[str, list[tuple[str, str, str, str]]] = {
@@ -32,6 +33,13 @@ COLUMNS: dict[str, list[tuple[str, str, str, str]]] = {
         ("params", "int64", "elements", "elements of the constants it computes with (no shapes, axes or indices)"),
         ("weight_bytes", "int64", "bytes", "all constants that the layer reads, as stored"),
         ("macs", "Int64", "multiply-adds", "products of weights or matrices in one run; 0 where none, NA when unknown"),
+        ("phase", "category", "", "forward, loss, backward or optimizer; all but forward occur in training files only"),
+        (
+            "reference",
+            "category",
+            "",
+            "whose arithmetic a run follows: vendor, published definition, user; none: no run",
+        ),
         ("attrs", "object", "", "the operator's attributes as a dict, in the schema's own names"),
     ],
     "tensors": [
@@ -143,8 +151,14 @@ def describe(table: str) -> pd.DataFrame:
     return pd.DataFrame(COLUMNS[table], columns=["column", "dtype", "unit", "meaning"])
 
 
-def layers(network: ir.Network) -> pd.DataFrame:
+def layers(network: ir.Network, references: Mapping[int, str] | None = None) -> pd.DataFrame:
     """One row a layer, in execution order, subgraph after subgraph.
+
+    Parameters
+    ----------
+    network : ir.Network
+    references : mapping of int to str, optional
+        By layer index, for the column ``reference``.
 
     Examples
     --------
@@ -155,6 +169,7 @@ def layers(network: ir.Network) -> pd.DataFrame:
     ins = [[found[i] for i in layer.inputs] for layer in every]
     outs = [[found[i] for i in layer.outputs] for layer in every]
     constants = [[t for t in tensors if t.data is not None] for tensors in ins]
+    phase = phases(network)
     return _frame(
         "layers",
         layer=[layer.index for layer in every],
@@ -171,6 +186,8 @@ def layers(network: ir.Network) -> pd.DataFrame:
         params=[count_params(layer.kind, tensors) for layer, tensors in zip(every, constants, strict=True)],
         weight_bytes=[sum([t.nbytes for t in tensors]) for tensors in constants],
         macs=[count_macs(layer, i, o) for layer, i, o in zip(every, ins, outs, strict=True)],
+        phase=[phase[layer.index] for layer in every],
+        reference=[(references or {}).get(layer.index) for layer in every],
         attrs=[dict(layer.attrs) for layer in every],
     )
 
