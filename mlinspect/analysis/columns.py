@@ -80,10 +80,56 @@ COLUMNS: dict[str, list[Row]] = {
     ],
 }
 
+_PAIR: list[Row] = [
+    ("tensor_a", "Int64", "id", "constant of the first model, the reference; NA where it has no such constant"),
+    ("tensor_b", "Int64", "id", "constant of the second model"),
+    ("name_a", "str", "", "its name in the first model"),
+    ("name_b", "str", "", "its name in the second model"),
+    ("layer_a", "Int64", "layer id", "first layer that reads it in the first model"),
+    ("layer_b", "Int64", "layer id", "first layer that reads it in the second model"),
+    ("kind", "category", "", "kind of that layer"),
+    ("role", "category", "", "what the constant is for: weights, bias, gamma, ..."),
+    ("matched", "category", "", "how the two were matched: name, structure; or a only, b only: no partner"),
+]
+_DISTANCE: list[Row] = [
+    ("elements", "int64", "elements", "numbers compared"),
+    (
+        "sqnr_db",
+        "float64",
+        "dB",
+        "10 log10(sum a^2 / sum (a - b)^2); 6 dB a bit: good above 40 (8 bits), bad below 20; inf: equal",
+    ),
+    (
+        "corrected_db",
+        "float64",
+        "dB",
+        "the same with var_corr and mean_corr applied to b, as MindSpore Lite's loader does",
+    ),
+    ("cosine", "float64", "", "cosine of the angle between the two; good above 0.999, bad below 0.98"),
+    ("max_abs_error", "float64", "real", "largest difference; good: half the quantisation step"),
+    ("bias", "float64", "real", "mean of b - a; good near 0, else outputs shift: correct the layer's bias"),
+    ("kl", "float64", "nats", "Kullback-Leibler divergence of their histograms; good below 0.05"),
+]
+COLUMNS["weight_pairs"] = [
+    *_PAIR,
+    ("dtype_a", "category", "", "stored type in the first model"),
+    ("dtype_b", "category", "", "stored type in the second model"),
+    ("shape_a", "object", "elements", "shape in the first model"),
+    ("shape_b", "object", "elements", "shape in the second model"),
+    *_DISTANCE,
+]
+COLUMNS["weight_pair_channels"] = [
+    *_PAIR,
+    ("channel", "Int64", "", "output channel of the layer; NA for a constant without partner"),
+    *_DISTANCE,
+]
 
-def frame(table: str, columns: Mapping[str, Sequence[Any]]) -> pd.DataFrame:
-    """Lists -> DataFrame with the declared columns in the declared dtypes; the first one an index where it says so."""
+
+def frame(table: str, columns: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Lists by column, or rows -> DataFrame with the declared columns, the first the index if its meaning says so."""
     declared = COLUMNS[table]
+    if not isinstance(columns, Mapping):
+        columns = {name: [row.get(name) for row in columns] for name, _, _, _ in declared}
     made = {name: pd.Series(columns[name], dtype=dtype) for name, dtype, _, _ in declared}
     result = pd.DataFrame(made)
     return result.set_index(declared[0][0]) if declared[0][3].startswith("index:") else result
