@@ -16,7 +16,7 @@ from mlinspect.analysis.columns_runs import frame
 from mlinspect.analysis.samples import Sample, portable, split, spread
 from mlinspect.errors import InputError
 from mlinspect.execute.ports import Inputs, output_names
-from mlinspect.execute.programs import MODES
+from mlinspect.execute.programs import MODES, Programs
 from mlinspect.kernels.agreement import Agreement, agreement, decibels
 
 Metric = Callable[[dict[str, np.ndarray]], float]
@@ -45,7 +45,8 @@ def _setup(model: Any, reference: Any, inputs: Any, shares: bool) -> tuple[_Setu
     samples = split(model.network, inputs)
     if not samples:
         raise InputError("no inputs were given")
-    return _Setup(model.network, reference.network, ("vendor", mode), samples[0], shares), samples
+    a, b = (Programs(one.network).network for one in (model, reference))  # as the runtimes see them
+    return _Setup(a, b, ("vendor", mode), samples[0], shares), samples
 
 
 def blame(
@@ -60,9 +61,10 @@ def blame(
     """Separate each layer's own error from the one that it inherits.
 
     A layer's own error is what it makes of the reference's values (rounded as its operands are), less the reference's
-    result. The inherited one is what the errors of its operands become in it. Their sum, element by element, is the layer's error in the quantised
-    model. ``share`` follows each own error through the quantised layers behind it to the model's outputs: the layers
-    are changed from reference to quantised one by one, last to first, so that the steps add up to the final error.
+    result. The inherited one is what the errors of its operands become in it. Their sum, element by element, is the
+    layer's error in the quantised model. ``share`` follows each own error through the quantised layers behind it to
+    the model's outputs: the layers are changed from reference to quantised one by one, last to first, so that the
+    steps add up to the final error.
 
     Parameters
     ----------

@@ -16,9 +16,9 @@ from mlinspect.analysis.dumps import Dump
 from mlinspect.analysis.layouts import Layout, best_layout
 from mlinspect.analysis.match import Point, behind, match, unpaired
 from mlinspect.analysis.samples import Sample, feeds, split
-from mlinspect.errors import InputError
+from mlinspect.errors import InputError, MlinspectError
 from mlinspect.execute.conditions import real_values
-from mlinspect.execute.engine import execute
+from mlinspect.execute.engine import advance
 from mlinspect.execute.ports import Inputs, require_inputs
 from mlinspect.execute.programs import MODES, Programs
 from mlinspect.execute.trace import Trace
@@ -49,14 +49,24 @@ class Operand:
         weights = [t for t in found if t.data is not None]
         return {(t.dtype, t.quantization.bits) for t in weights or found if t.quantization}
 
-    def run(self, sample: Sample, wanted: Sequence[int]) -> Mapping[int, np.ndarray]:
-        """Tensor -> array for what was computed."""
+    def run(self, sample: Sample, wanted: Sequence[int]) -> tuple[Mapping[int, Any], dict[int, str]]:
+        """Tensor -> array for what was computed; for the outputs of a layer that failed, why."""
         if self.runs is None:
-            return self.values or {}
+            return self.values or {}, {}
         program = self.runs.get(self.mode, wanted)
+        program.check()
         fed = feeds(self.network, sample, self.mode)
         require_inputs(self.network, fed, set(program.needed))
-        return execute(program, fed, keep_all=bool(program.graphs))
+        values = {**program.constants, **fed}
+        with np.errstate(all="ignore"):
+            for step in program.steps:
+                try:
+                    advance(program, values, step)
+                except MlinspectError as error:
+                    return values, dict.fromkeys(step.outputs, str(error))
+                for tensor in step.free:
+                    values.pop(tensor, None)
+        return values, {}
 
 
 def compare(
@@ -87,7 +97,7 @@ def compare(
     -------
     DataFrame
         One row a pair of layers, worst first, then what only one of the two has; see
-        ``mlinspect.describe("compare")``. ``first`` marks the first divergent layer.
+        ``mlinspect.describe("compare")``. ``first`` marks the first divergent layer; a layer that fails is divergent.
 
     Raises
     ------
@@ -113,9 +123,10 @@ def compare(
         samples = split((one if one.runs is not None else other).network, inputs)
     pairs = [Pair(one, other, point) for point in points]
     for sample in samples:
-        got_a = one.run(sample, [point.a for point in points])
-        got_b = other.run(sample, [point.b for point in points])
+        got_a, failed_a = one.run(sample, [point.a for point in points])
+        got_b, failed_b = other.run(sample, [point.b for point in points])
         for pair in pairs:
+            pair.failed = pair.failed or failed_a.get(pair.point.a) or failed_b.get(pair.point.b) or ""
             pair.add(got_a.get(pair.point.a), got_b.get(pair.point.b))
     return _table(one, other, pairs, threshold_db)
 
@@ -127,12 +138,13 @@ def operands(a: Any, b: Any, modes: tuple[str, str]) -> tuple[Operand, Operand]:
             raise InputError(f"{b!r} is no mode: use one of {', '.join(map(repr, MODES))}")
         b, modes = a, (modes[0], b)
     if isinstance(a, Dump) or isinstance(b, Dump):
-        network = next((x.network for x in (a, b) if not isinstance(x, Dump)), None)
-        if network is None:
+        one, other = (None if isinstance(x, Dump) else _operand(x, mode) for x, mode in zip((a, b), modes, strict=True))
+        if one is None and other is None:
             return _of_dump(a, a.network), _of_dump(b, b.network)
-        both = zip((a, b), modes, strict=True)
-        first, second = (_of_dump(x, network) if isinstance(x, Dump) else _operand(x, mode) for x, mode in both)
-        return first, second
+        if one is None:
+            assert other is not None
+            return _of_dump(a, other.network), other
+        return one, _of_dump(b, one.network)
     return _operand(a, modes[0]), _operand(b, modes[1])
 
 
@@ -141,7 +153,8 @@ def _operand(source: Any, mode: str) -> Operand:
         tensors = source.network.tensors
         real = any(tensors[i].quantized and array.dtype.kind == "f" for i, array in source.values_by_id.items())
         return Operand(source.network, "float" if real else "vendor", source.values_by_id)
-    return Operand(source.network, mode, runs=Programs(source.network))
+    runs = Programs(source.network)
+    return Operand(runs.network, mode, runs=runs)
 
 
 def _of_dump(dump: Dump, network: ir.Network) -> Operand:
@@ -160,7 +173,7 @@ class Pair:
         self.shapes: tuple[Any, Any] = (self.tensor_a.shape, self.tensor_b.shape)
         quantized = self.tensor_a.quantized and a.mode != "float"
         self.threshold = UNLIKE if a.scheme != b.scheme else ALIKE if quantized else FLOATS
-        self.missing = ""
+        self.missing = self.failed = ""
         self.notes = [note for note in (a.notes.get(point.a), b.notes.get(point.b)) if note]
 
     def add(self, a: np.ndarray | None, b: np.ndarray | None) -> None:
@@ -184,7 +197,7 @@ class Pair:
     def note(self) -> str:
         """All that there is to say."""
         layout = f"layout: {self.layout.note}" if self.layout is not None and self.layout.note else ""
-        return "; ".join(filter(None, [self.missing, layout, *self.notes]))
+        return "; ".join(filter(None, [self.failed, self.missing, layout, *self.notes]))
 
 
 def _table(a: Operand, b: Operand, pairs: list[Pair], threshold_db: float | None) -> pd.DataFrame:
@@ -238,7 +251,7 @@ def _row(a: Operand, b: Operand, pair: Pair, threshold_db: float | None) -> dict
         "max_abs": sums.max_abs if known else np.nan,
         "equal": sums.equal_share if known else np.nan,
         "threshold_db": threshold,
-        "divergent": pair.missing == SIZES or (known and sums.sqnr_db < threshold),
+        "divergent": bool(pair.failed) or pair.missing == SIZES or (known and sums.sqnr_db < threshold),
         "note": pair.note,
     }
 
