@@ -25,6 +25,8 @@ ROOMS = {
     "card": ["ir", "macs"],
     "execute": ["errors", "ir", "kernels"],
     "constants": ["errors", "execute", "ir", "kernels"],
+    "upgrade": ["errors", "execute", "formats", "ir"],
+    "save": ["errors", "flatbuffer", "formats", "ir", "upgrade"],
     "analysis": ["constants", "errors", "execute", "ir", "kernels", "macs", "tables"],
     "plot": ["analysis", "constants", "errors", "execute", "ir", "macs", "tables"],
     "widgets": ["analysis", "card", "constants", "errors", "execute", "ir", "macs", "plot", "tables"],

@@ -112,7 +112,7 @@ def encode_parts(
     return parts
 
 
-class _Builder(flatbuffers.Builder):  # type: ignore[misc]
+class _Builder(flatbuffers.Builder):
     """A Builder whose large vectors follow its own bytes.
 
     It counts positions from the end of its bytes backwards, so those in the tail are negative.

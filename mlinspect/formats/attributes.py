@@ -1,0 +1,93 @@
+"""An operator's attributes, checked against the schema and completed with its defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mlinspect import ir
+from mlinspect.errors import SchemaError
+from mlinspect.flatbuffer import Decoder, Schema, encode
+from mlinspect.formats.kinds import ARMNN, MSLITE, kind_of
+from mlinspect.formats.records import plain
+from mlinspect.formats.write_records import wrapped
+
+_OUTSIDE = ("layerBindingId",)  # attributes that Arm NN does not keep in the layer's descriptor
+
+
+def attribute_table(schema: Schema, model_format: str, op: str) -> str | None:
+    """Name of the table that holds an operator's attributes; None if it has none.
+
+    Raises
+    ------
+    SchemaError
+        There is no such operator; the message names some that are called alike.
+    """
+    suffix = "Layer" if model_format == "armnn" else ""
+    union = schema.enums["Layer" if model_format == "armnn" else "PrimitiveType"]
+    ops = [name.removesuffix(suffix) for name in union.members.values()]
+    if op not in ops:
+        near = [name for name in ops if name.lower() in op.lower() or op.lower() in name.lower()]
+        some = f"near are {', '.join(near)}" if near else f"there are {', '.join(sorted(ops))}"
+        raise SchemaError(f"{schema.name} has no operator {op!r}; {some}")
+    if model_format == "mslite":
+        return op
+    return next((item.type for item in schema.tables[f"{op}Layer"].fields if item.name == "descriptor"), None)
+
+
+def checked_attrs(schema: Schema, model_format: str, op: str, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes as a file would give them back: complete, enums by name, floats rounded to what is stored.
+
+    Parameters
+    ----------
+    schema : Schema
+    model_format : {"armnn", "mslite"}
+    op : str
+    attrs : mapping
+        Those that are not the schema's defaults.
+
+    Raises
+    ------
+    SchemaError
+        An unknown attribute, or a value that does not fit it; the message says what would.
+
+    Examples
+    --------
+    >>> from mlinspect.formats.records import layout_schema
+    >>> schema = layout_schema("mslite", "msl2_newest")
+    >>> checked_attrs(schema, "mslite", "LRN", {"depth_radius": 2, "beta": 0.75})
+    {'depth_radius': 2, 'bias': 0.0, 'alpha': 0.0, 'beta': 0.75, 'norm_region': None}
+    """
+    table = attribute_table(schema, model_format, op)
+    outside = {name: value for name, value in attrs.items() if name in _OUTSIDE}
+    inside = {name: value for name, value in attrs.items() if name not in _OUTSIDE}
+    if table is None:
+        if inside:
+            raise SchemaError(f"{op} has no attributes, so no {next(iter(inside))!r}")
+        return outside
+    # reading and writing are one description run both ways: what comes back is what is meant
+    alone = replace(schema, root=table)
+    read = plain(Decoder(np.frombuffer(encode(alone, wrapped(alone, table, inside), False), np.uint8), alone).root())
+    return (read if isinstance(read, dict) else {"data": read}) | outside
+
+
+def kind_with(model_format: str, layer: ir.Layer, tensors: Mapping[int, ir.Tensor]) -> str:
+    """The common name of a layer's operator, by its attributes and operands."""
+    if model_format == "armnn":
+        return kind_of(ARMNN, layer.op, layer.attrs)
+    if layer.op == "QuantDTypeCast":
+        source, target = (tensors[ends[0]].dtype.startswith("float") for ends in (layer.inputs, layer.outputs))
+        return "quantize" if source else "dequantize" if target else "requantize"
+    kind = kind_of(MSLITE, layer.op, layer.attrs)
+    if kind == "conv2d" and layer.attrs.get("group", 1) > 1:
+        data, weights = (tensors[i].shape or () for i in layer.inputs[:2])
+        if (
+            len(weights) == 4
+            and weights[3] == 1
+            and layer.attrs["group"] == (data[3] if len(data) == 4 else weights[0])
+        ):
+            return "depthwise_conv2d"
+    return kind
