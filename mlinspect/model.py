@@ -14,7 +14,7 @@ import pandas as pd
 
 from mlinspect import constants, formats, ir, tables
 from mlinspect.errors import ModelFormatError
-from mlinspect.execute.engine import execute
+from mlinspect.execute.engine import STEP_LIMIT, execute
 from mlinspect.execute.ports import Inputs, bind_inputs, require_inputs, wanted_tensors
 from mlinspect.execute.programs import Programs
 from mlinspect.execute.registry import reference_of
@@ -181,6 +181,7 @@ class Model:
         mode: str = "vendor",
         quantize: bool = False,
         dequantize: bool = False,
+        step_limit: int = STEP_LIMIT,
     ) -> dict[str, np.ndarray]:
         """Compute the outputs in numpy.
 
@@ -198,6 +199,8 @@ class Model:
             Float arrays for quantised inputs are real values, to be quantised first.
         dequantize : bool
             Give quantised outputs as real float32 values.
+        step_limit : int
+            How many subgraphs a loop may run through before it counts as endless (MindSpore Lite's control flow).
 
         Returns
         -------
@@ -211,7 +214,7 @@ class Model:
         UnsupportedError
             A layer has no arithmetic; raised before anything is computed.
         ExecutionError
-            A layer failed.
+            A layer failed, or a loop came to no end.
 
         Examples
         --------
@@ -222,7 +225,7 @@ class Model:
         ([7], 7)
         """
         wanted = wanted_tensors(self._programs.network, outputs)
-        program = self._programs.get(mode, wanted.values())
+        program = self._programs.get(mode, wanted.values(), step_limit)
         feeds = bind_inputs(self._programs.network, inputs, mode, quantize)
         require_inputs(self._programs.network, feeds, set(program.needed))
         values = execute(program, feeds)
@@ -234,12 +237,14 @@ class Model:
             }
         return found
 
-    def trace(self, inputs: Inputs, *, mode: str = "vendor", quantize: bool = False) -> Trace:
+    def trace(
+        self, inputs: Inputs, *, mode: str = "vendor", quantize: bool = False, step_limit: int = STEP_LIMIT
+    ) -> Trace:
         """Compute the outputs and keep every intermediate.
 
         Parameters
         ----------
-        inputs, mode, quantize
+        inputs, mode, quantize, step_limit
             As for :meth:`run`, whose bits a trace never changes.
 
         Returns
@@ -247,24 +252,28 @@ class Model:
         Trace
             Mapping from tensor id or name to array, with ``.stats`` and ``.outputs``.
         """
-        program = self._programs.get(mode, wanted_tensors(self._programs.network, None).values())
+        wanted = wanted_tensors(self._programs.network, None)
+        program = self._programs.get(mode, wanted.values(), step_limit)
         feeds = bind_inputs(self._programs.network, inputs, mode, quantize)
         require_inputs(self._programs.network, feeds, set(program.needed))
         return Trace(self._programs.network, execute(program, feeds, keep_all=True))
 
-    def session(self, inputs: Inputs, *, mode: str = "vendor", quantize: bool = False) -> Session:
+    def session(
+        self, inputs: Inputs, *, mode: str = "vendor", quantize: bool = False, step_limit: int = STEP_LIMIT
+    ) -> Session:
         """A run that goes layer by layer: ``step``, ``run_to``, ``finish``.
 
         Parameters
         ----------
-        inputs, mode, quantize
+        inputs, mode, quantize, step_limit
             As for :meth:`run`.
 
         Returns
         -------
         Session
         """
-        program = self._programs.get(mode, wanted_tensors(self._programs.network, None).values())
+        wanted = wanted_tensors(self._programs.network, None)
+        program = self._programs.get(mode, wanted.values(), step_limit)
         feeds = bind_inputs(self._programs.network, inputs, mode, quantize)
         require_inputs(self._programs.network, feeds, set(program.needed))
         return Session(self._programs.network, program, feeds)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import numpy as np
 
 from mlinspect import ir
 from mlinspect.execute import bind_armnn, bind_mslite, registry
-from mlinspect.execute.engine import Compute, Program, plan
+from mlinspect.execute.engine import STEP_LIMIT, Compute, Program, plan
 
 MODES = ("vendor", "float")
 
@@ -28,7 +29,7 @@ class Programs:
         self._binders: dict[str, tuple[Callable[[ir.Layer], Compute | None], Callable[[ir.Tensor], np.ndarray]]] = {}
         self._programs: dict[tuple[str, tuple[int, ...]], Program] = {}
 
-    def get(self, mode: str, wanted: Iterable[int]) -> Program:
+    def get(self, mode: str, wanted: Iterable[int], step_limit: int = STEP_LIMIT) -> Program:
         """The program that leads to the wanted tensors.
 
         Raises
@@ -47,7 +48,8 @@ class Programs:
             if mode not in self._binders:
                 self._binders[mode] = self._binder(mode)
             self._programs[key] = plan(self.network, key[1], *self._binders[mode])
-        return self._programs[key]
+        program = self._programs[key]
+        return program if step_limit == program.step_limit else replace(program, step_limit=step_limit)
 
     def _binder(self, mode: str) -> tuple[Callable[[ir.Layer], Compute | None], Callable[[ir.Tensor], np.ndarray]]:
         """What binds a layer to its function, and what loads a constant."""
