@@ -6,16 +6,16 @@ The HTML needs no JavaScript, follows the page's light or dark theme, and escape
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 from mlinspect import ir
+from mlinspect.html import MAX_NAME, bytes_text, code, count_text, fold, head, page, printable, shape_text, table, tiles
 from mlinspect.macs import count_macs, count_params
 
 FORMATS = {"armnn": "Arm NN", "mslite": "MindSpore Lite"}
 MAX_ROWS = 100  # layers that the card lists; the table has them all
-MAX_NAME = 60  # characters of a name that the card shows; the whole name is its tooltip
 
 
 def summary(network: ir.Network, name: str = "", size: int | None = None) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def text(network: ir.Network, name: str = "", size: int | None = None) -> str:
     s = summary(network, name, size)
     lines = [f"{name or 'model'}: {', '.join(_origin(s))}", "  " + ", ".join(_figures(s))]
     ports = [("in", p) for p in s["inputs"]] + [("out", p) for p in s["outputs"]]
-    cells = [[way, p["name"], p["dtype"], _shape(p["shape"]), _quant(p)] for way, p in ports]
+    cells = [[way, p["name"], p["dtype"], shape_text(p["shape"]), _quant(p)] for way, p in ports]
     widths = [min(max(map(len, column)), MAX_NAME) for column in zip(*cells, strict=True)]
     lines += ["  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
     if s["ops"]:
@@ -127,32 +127,19 @@ def html(network: ir.Network, name: str = "", size: int | None = None) -> str:
     True
     """
     s = summary(network, name, size)
-    title = escape(name or "model")
-    badges = "".join(f"<span class='mli-badge'>{escape(part)}</span>" for part in _origin(s))
     parts = [
-        f"<div class='mli-head'><span class='mli-title'>{title}</span>{badges}</div>",
+        head(name or "model", _origin(s)),
         _tiles(s),
         _ports("Inputs", s["inputs"]),
         _ports("Outputs", s["outputs"]),
-        _fold("Operators", f"{len(s['ops'])} kinds", _bars(s["ops"])),
-        _fold("Types", ", ".join(f"{k} {v}" for k, v in s["dtypes"].items()), _types(s)),
-        _fold("Layers", f"{s['layers']:,}", _layers(network)),
+        fold("Operators", f"{len(s['ops'])} kinds", _bars(s["ops"])),
+        fold("Types", ", ".join(f"{k} {v}" for k, v in s["dtypes"].items()), _types(s)),
+        fold("Layers", f"{s['layers']:,}", _layers(network)),
     ]
     if s["notes"]:
         notes = "".join(f"<li>{escape(note)}</li>" for note in s["notes"])
-        parts.append(_fold("Notes", str(len(s["notes"])), f"<ul class='mli-notes'>{notes}</ul>", unfolded=True))
-    return f"<div class='mli'><style>{_CSS}</style>{''.join(parts)}</div>"
-
-
-def printable(line: str) -> str:
-    """A line without control characters, which a model file could smuggle to a terminal.
-
-    Examples
-    --------
-    >>> printable("a\\x1b[31mb")
-    'a\\ufffd[31mb'
-    """
-    return "".join(c if c.isprintable() else "\ufffd" for c in line)
+        parts.append(fold("Notes", str(len(s["notes"])), f"<ul class='mli-notes'>{notes}</ul>", unfolded=True))
+    return page("".join(parts))
 
 
 # ---- words ----------------------------------------------------------------------------------------------------------
@@ -203,47 +190,15 @@ def _share(s: Mapping[str, Any]) -> str:
     return f"{s['quantized_weight_bytes'] / max(s['weight_bytes'], 1):.0%}"
 
 
-def _shape(shape: tuple[int, ...] | None) -> str:
-    if shape is None:
-        return "unknown shape"
-    return " × ".join("?" if n < 0 else str(n) for n in shape) or "scalar"
-
-
 def _quant(port: Mapping[str, Any]) -> str:
     return "" if port["scale"] is None else f"scale {port['scale']:.6g}, zero point {port['zero_point']}"
-
-
-def bytes_text(count: int) -> str:
-    """A number of bytes for people, in powers of 1000.
-
-    Examples
-    --------
-    >>> bytes_text(999), bytes_text(45456), bytes_text(3663720)
-    ('999 B', '45.5 kB', '3.66 MB')
-    """
-    return count_text(count, ("B", "kB", "MB", "GB", "TB"))
-
-
-def count_text(count: int, units: Sequence[str] = ("", "k", "M", "G", "T")) -> str:
-    """A count for people, to three digits, with k, M, G, T for powers of 1000.
-
-    Examples
-    --------
-    >>> count_text(512), count_text(27648), count_text(59_000_000)
-    ('512', '27.6 k', '59.0 M')
-    """
-    value, step = float(count), 0
-    while value >= 999.5 and step < len(units) - 1:
-        value, step = value / 1000, step + 1
-    digits = f"{value:.0f}" if step == 0 or value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
-    return f"{digits} {units[step]}".strip()
 
 
 # ---- HTML -----------------------------------------------------------------------------------------------------------
 
 
 def _tiles(s: Mapping[str, Any]) -> str:
-    tiles = [
+    facts = [
         ("layers", f"{s['layers']:,}", f"in {s['graphs']} graphs" if s["graphs"] > 1 else ""),
         ("tensors", f"{s['tensors']:,}", ""),
         ("parameters", count_text(s["parameters"]), f"{s['parameters']:,}"),
@@ -251,11 +206,7 @@ def _tiles(s: Mapping[str, Any]) -> str:
         ("multiply-adds", count_text(s["macs"]), f"{s['macs']:,}{_unknown(s)}"),
         ("quantised", f"{s['quantized_layers']:,} of {s['layers']:,}", f"layers; {_share(s)} of the weight bytes"),
     ]
-    cells = (
-        f"<div class='mli-tile' title='{escape(hint)}'><b>{escape(value)}</b><span>{escape(label)}</span></div>"
-        for label, value, hint in tiles
-    )
-    return f"<div class='mli-tiles'>{''.join(cells)}</div>"
+    return tiles(facts)
 
 
 def _ports(title: str, ports: Sequence[Mapping[str, Any]]) -> str:
@@ -264,18 +215,18 @@ def _ports(title: str, ports: Sequence[Mapping[str, Any]]) -> str:
         layout = p["layout"] or ""
         fits = len(layout) == len(p["shape"] or ())  # MindSpore Lite calls vectors NCHW too
         rows.append(
-            [_name(p["name"]), escape(p["dtype"]), _shape(p["shape"]), escape(layout) if fits else "", _quant(p)]
+            [code(p["name"]), escape(p["dtype"]), shape_text(p["shape"]), escape(layout) if fits else "", _quant(p)]
         )
-    return f"<div class='mli-label'>{title}</div>{_table((), rows)}"
+    return f"<div class='mli-label'>{title}</div>{table((), rows)}"
 
 
 def _bars(counts: Mapping[str, int]) -> str:
     top = max(counts.values(), default=1)
     rows = [
-        [_name(op), f"{count:,}", f"<div class='mli-bar' style='width:{100 * count / top:.1f}%'></div>"]
+        [code(op), f"{count:,}", f"<div class='mli-bar' style='width:{100 * count / top:.1f}%'></div>"]
         for op, count in counts.items()
     ]
-    return _table(("operator", "layers", ""), rows, numbers=(1,))
+    return table(("operator", "layers", ""), rows, numbers=(1,))
 
 
 def _types(s: Mapping[str, Any]) -> str:
@@ -284,7 +235,7 @@ def _types(s: Mapping[str, Any]) -> str:
         for dtype, count in s["dtypes"].items()
     ]
     schemes = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in s["schemes"].items())
-    return _table(("type", "tensors", "weights", ""), rows, numbers=(1, 2)) + (
+    return table(("type", "tensors", "weights", ""), rows, numbers=(1, 2)) + (
         f"<div class='mli-more'>quantisation of the tensors: {schemes}</div>"
     )
 
@@ -297,78 +248,15 @@ def _layers(network: ir.Network) -> str:
         rows.append(
             [
                 str(layer.index),
-                _name(layer.name),
-                _name(layer.op),
+                code(layer.name),
+                code(layer.op),
                 escape(outs[0].dtype) if outs else "",
-                ", ".join(_shape(t.shape) for t in outs),
+                ", ".join(shape_text(t.shape) for t in outs),
                 f"{count_params(layer.kind, [t for t in ins if t.data is not None]):,}",
                 "?" if macs is None else f"{macs:,}",
             ]
         )
     more = len(network.layers) - len(rows)
     rest = f"<div class='mli-more'>{more:,} more in <code class='mli-c'>model.layers</code></div>" if more else ""
-    head = ("layer", "name", "operator", "type", "output shapes", "parameters", "multiply-adds")
-    return _table(head, rows, numbers=(0, 5, 6)) + rest
-
-
-def _name(name: str) -> str:
-    """A name as HTML: escaped, shortened from the left, where names differ least."""
-    if len(name) <= MAX_NAME:
-        return f"<code class='mli-c'>{escape(name)}</code>"
-    return f"<code class='mli-c' title='{escape(name)}'>…{escape(name[1 - MAX_NAME :])}</code>"
-
-
-def _fold(title: str, hint: str, body: str, unfolded: bool = False) -> str:
-    return (
-        f"<details{' open' if unfolded else ''}><summary>{escape(title)} <span>{escape(hint)}</span></summary>"
-        f"<div class='mli-body'>{body}</div></details>"
-    )
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """Cells are HTML already; `numbers` are the columns to align right."""
-
-    def line(tag: str, cells: Sequence[str]) -> str:
-        marks = [" class='mli-n'" if i in numbers else "" for i in range(len(cells))]
-        return f"<tr>{''.join(f'<{tag}{mark}>{cell}</{tag}>' for mark, cell in zip(marks, cells, strict=True))}</tr>"
-
-    top = f"<thead>{line('th', head)}</thead>" if head else ""
-    return f"<table class='mli-t'>{top}<tbody>{''.join(line('td', row) for row in rows)}</tbody></table>"
-
-
-# JupyterLab's theme variables come first; without them the colours follow the page's or the system's theme.
-_LIGHT = "--f:#1f2328;--d:#59636e;--b:#fff;--p:#f3f5f8;--l:#d5dae1;--a:#2166ac"
-_DARK = "--f:#e6e9ee;--d:#9aa4b2;--b:#15181d;--p:#20242b;--l:#39404a;--a:#6cb0f0"
-_CSS = (
-    f".mli{{{_LIGHT}}}@media(prefers-color-scheme:dark){{.mli{{{_DARK}}}}}"
-    f"body[data-jp-theme-light=true] .mli,html[data-theme=light] .mli,.vscode-light .mli{{{_LIGHT}}}"
-    f"body[data-jp-theme-light=false] .mli,html[data-theme=dark] .mli,.vscode-dark .mli{{{_DARK}}}"
-    """
-.mli{--fg:var(--jp-ui-font-color1,var(--f));--dim:var(--jp-ui-font-color2,var(--d));--bg:var(--jp-layout-color0,var(--b));
---panel:var(--jp-layout-color2,var(--p));--line:var(--jp-border-color2,var(--l));color:var(--fg);background:var(--bg);
-border:1px solid var(--line);border-radius:8px;padding:12px 16px;max-width:760px;font:13px/1.5 system-ui,sans-serif}
-.mli-head{display:flex;flex-wrap:wrap;gap:6px;align-items:center;margin-bottom:10px}
-.mli-title{font-size:16px;font-weight:600;margin-right:6px;overflow-wrap:anywhere}
-.mli-badge{background:var(--panel);color:var(--dim);border-radius:10px;padding:1px 9px;font-size:12px}
-.mli-tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(112px,1fr));gap:8px;margin-bottom:10px}
-.mli-tile{background:var(--panel);border-radius:6px;padding:6px 10px}
-.mli-tile b{display:block;font-size:15px;font-weight:600;white-space:nowrap}
-.mli-tile span{color:var(--dim);font-size:12px}
-.mli-label{color:var(--dim);font-size:12px;margin-top:6px}
-.mli details{border-top:1px solid var(--line);margin-top:6px;padding-top:6px}
-.mli summary{cursor:pointer;font-weight:600}
-.mli summary span{color:var(--dim);font-weight:400;font-size:12px;margin-left:4px}
-.mli-body{max-height:320px;overflow:auto;padding-top:4px}
-.mli table.mli-t{border-collapse:collapse;margin:0;width:100%;font-size:12px;color:var(--fg);border:none;
-table-layout:auto}
-.mli table.mli-t thead,.mli table.mli-t thead tr,.mli table.mli-t tbody tr{background:none;border:none}
-.mli table.mli-t th,.mli table.mli-t td{text-align:left;padding:2px 14px 2px 0;border:none;white-space:nowrap;
-vertical-align:baseline;line-height:1.5;max-width:none;background:none;color:var(--fg)}
-.mli table.mli-t th{color:var(--dim);font-weight:400}
-.mli table.mli-t .mli-n{text-align:right;font-variant-numeric:tabular-nums}
-.mli table.mli-t td:last-child{width:100%}.mli table.mli-t td.mli-n:last-child{width:auto}
-.mli code.mli-c{font:12px/1.5 ui-monospace,monospace;background:none;color:inherit;padding:0}
-.mli-bar{height:10px;margin-top:4px;border-radius:3px;background:var(--a)}
-.mli-more{color:var(--dim);font-size:12px;padding-top:4px}.mli-notes{margin:0;padding-left:18px}
-"""
-)
+    columns = ("layer", "name", "operator", "type", "output shapes", "parameters", "multiply-adds")
+    return table(columns, rows, numbers=(0, 5, 6)) + rest

@@ -14,6 +14,7 @@ PACKAGE = ROOT / "mlinspect"
 # room -> the rooms of ours that it may import from, besides itself; a room is a module or package in mlinspect/
 ROOMS = {
     "errors": [],
+    "html": [],
     "ir": ["errors"],
     "samples": [],
     "flatbuffer": ["errors"],
@@ -22,14 +23,15 @@ ROOMS = {
     "macs": ["ir"],
     "phases": ["ir"],
     "tables": ["errors", "ir", "macs", "phases"],
-    "card": ["ir", "macs"],
-    "execute": ["errors", "ir", "kernels"],
+    "card": ["html", "ir", "macs"],
+    "execute": ["errors", "html", "ir", "kernels"],
     "constants": ["errors", "execute", "ir", "kernels"],
     "upgrade": ["errors", "execute", "formats", "ir"],
     "save": ["errors", "flatbuffer", "formats", "ir", "upgrade"],
     "analysis": ["constants", "errors", "execute", "ir", "kernels", "macs", "tables"],
     "plot": ["analysis", "constants", "errors", "execute", "ir", "macs", "tables"],
-    "widgets": ["analysis", "card", "constants", "errors", "execute", "ir", "macs", "plot", "tables"],
+    "style": ["tables"],
+    "widgets": ["analysis", "card", "constants", "errors", "execute", "html", "ir", "macs", "plot", "style", "tables"],
 }
 ROOMS["model"] = [*ROOMS, "flatbuffer", "formats"]
 ROOMS["cli"] = [*ROOMS, ""]  # the public names
@@ -38,6 +40,7 @@ ROOMS[""] = [room for room in ROOMS if room not in ("", "cli")]
 # what the lower rooms may use besides the standard library
 THIRD_PARTY = {
     "errors": [],
+    "html": [],
     "ir": ["numpy"],
     "flatbuffer": ["flatbuffers", "numpy"],
     "kernels": ["numpy"],
