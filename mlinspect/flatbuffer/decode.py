@@ -21,6 +21,7 @@ from mlinspect.flatbuffer.structs import struct_layout
 _UINT = struct.Struct("<I")
 _INT = struct.Struct("<i")
 _MAX_DEPTH = 64
+_LONGEST_STRING = 1 << 20
 _MAX_VTABLE = 2 * (2 + 1024)
 
 Reader = Callable[[int, int], Any]  # position that an offset leads to, depth -> value
@@ -235,6 +236,8 @@ class Decoder:
     def _string(self, position: int, depth: int) -> str:
         """A string; bytes that are not UTF-8 come out as ``\\xNN``."""
         start, end = self._vector(position, 1)
+        if end - start > _LONGEST_STRING:
+            raise ModelFormatError(f"a string of {end - start} bytes", position)
         if end >= self.size or self.view[end] != 0:
             raise ModelFormatError("string without a terminating zero", position)
         return str(self.view[start:end], "utf-8", "backslashreplace")

@@ -240,6 +240,12 @@ def test_errors_name_the_fields_that_lead_there():
     assert str(error).endswith(f"(at byte {at - 4}, in many[1].self.names[1])")
 
 
+def test_strings_have_a_limit():
+    assert len(read(encode(SCHEMA, {"name": "x" * (1 << 20)}))["name"]) == 1 << 20
+    error = refused(as_buffer(encode(SCHEMA, {"name": "x" * ((1 << 20) + 1)})), SCHEMA)
+    assert (error.message, error.path) == ("a string of 1048577 bytes", "name")
+
+
 def test_tables_nested_too_deep():
     # offsets lead forward only, so what can hang is a chain of tables, not a true circle
     schema = parse_schema("table T { t: T; } root_type T;")
