@@ -16,8 +16,7 @@ from mlinspect import constants, formats, ir, tables
 from mlinspect.errors import ModelFormatError
 from mlinspect.execute.engine import STEP_LIMIT, execute
 from mlinspect.execute.ports import Inputs, bind_inputs, require_inputs, wanted_tensors
-from mlinspect.execute.programs import Programs
-from mlinspect.execute.registry import reference_of
+from mlinspect.execute.programs import Programs, references
 from mlinspect.execute.session import Session
 from mlinspect.execute.trace import Trace
 from mlinspect.execute.values import dequantize_array
@@ -126,8 +125,7 @@ class Model:
     @cached_property
     def layers(self) -> pd.DataFrame:
         """One row a layer, in execution order."""
-        references = {i: reference_of(self.format, layer) for i, layer in self.network.layers.items()}
-        return tables.layers(self.network, references)
+        return tables.layers(self.network, references(self.network))
 
     @cached_property
     def tensors(self) -> pd.DataFrame:

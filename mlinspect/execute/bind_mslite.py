@@ -61,6 +61,24 @@ def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | Non
     return bind
 
 
+def reference_of(network: ir.Network, layer: ir.Layer) -> str:
+    """Whose arithmetic a layer follows: the vendor's, the operator's published definition, a user's, or nobody's."""
+    own = LAYER_OPS.get(("mslite", layer.name)) or OPS["mslite"].get(layer.op)
+    if own is not None and own.reference == "user":
+        return "user"
+    op = upgraded(layer, network.layout)[0].op
+    entry, int8 = OPS["mslite"].get(op), OPS["mslite:int8"].get(op)
+    if entry is None and int8 is None:
+        return "none"
+    first = next((network.tensors[i].dtype for i in layer.inputs if network.tensors[i].dtype in _NUMBERS), "")
+    if first in ("int8", "uint8") and int8 is None and entry is not None and entry.stored is not True:
+        return "published definition"  # the runtime has no kernel for it
+    return "vendor" if entry is None else entry.reference
+
+
+_NUMBERS = ("float32", "float16", "int8", "int32", "bool", "uint8")
+
+
 def _compute(entry: Op | None, int8: Op | None, call: Call, extra: tuple[np.ndarray, ...]) -> Compute:
     function = entry.function if entry is not None else None
     if function is not None and int8 is None and entry is not None and entry.stored is True:

@@ -58,6 +58,18 @@ class Programs:
         return bind_mslite.binder(self.network, mode), bind_mslite.loader(self.network, mode)
 
 
+def references(network: ir.Network) -> dict[int, str]:
+    """Whose arithmetic each layer follows: vendor, published definition, user, or none where there is no arithmetic."""
+    if network.format == "mslite":
+        return {i: bind_mslite.reference_of(network, layer) for i, layer in network.layers.items()}
+    entries = {i: registry.find_op(network.format, layer) for i, layer in network.layers.items()}
+    passive = ("input", "output", "constant")
+    return {
+        i: "vendor" if network.layers[i].kind in passive else "none" if entry is None else entry.reference
+        for i, entry in entries.items()
+    }
+
+
 def _load(tensor: ir.Tensor) -> np.ndarray:
     array = tensor.array
     assert array is not None

@@ -142,14 +142,6 @@ def register_op(
     return register
 
 
-def reference_of(model_format: str, layer: ir.Layer) -> str:
-    """Whose arithmetic a layer's function follows; ``"none"`` where there is no function."""
-    if layer.kind in ("input", "output", "constant"):
-        return "vendor"
-    entry = find_op(model_format, layer)
-    return "none" if entry is None else entry.reference
-
-
 def find_op(model_format: str, layer: ir.Layer) -> Op | None:
     """The function that computes a layer, or None."""
     return LAYER_OPS.get((model_format, layer.name)) or OPS[model_format].get(layer.op)
