@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,12 +93,15 @@ def read_files(path: Path, shape: Shapes, dtype: str | None) -> tuple[list[Entry
     for file in files:
         if file.suffix == ".csv":
             kind, table = _table(file)
-            if kind:
-                tables[kind] = table
+            if kind:  # distributions come in one file a round
+                tables[kind] = pd.concat([tables.get(kind, table[:0]), table.assign(File=file.name)])
             else:
                 notes.append(f"{file.name}: no table of MindSpore Lite's converter")
             continue
-        found = list(_tensors(file, shape, dtype))
+        try:
+            found = list(_tensors(file, shape, dtype))
+        except (ValueError, EOFError, zipfile.BadZipFile) as error:
+            raise InputError(f"{file.name}: {error}") from error
         entries += found
         if not found:
             notes.append(f"{file.name}: no tensor in it")
