@@ -23,7 +23,7 @@ from mlinspect.execute.values import dequantize_array
 from mlinspect.flatbuffer import Schema, load_schema
 
 
-def open(  # noqa: A001 (mi.open is the public name)
+def open(
     source: str | Path | bytes | bytearray | memoryview | IO[bytes], schema: str | Path | Schema | None = None
 ) -> Model:
     """Open an Arm NN ``.armnn`` or MindSpore Lite ``.ms`` file.

@@ -38,7 +38,7 @@ COLUMNS: dict[str, list[tuple[str, str, str, str]]] = {
             "reference",
             "category",
             "",
-            "whose arithmetic a run follows: vendor, published definition, user; none: no run",
+            "whose arithmetic a run follows: vendor, published definition, user or none",
         ),
         ("attrs", "object", "", "the operator's attributes as a dict, in the schema's own names"),
     ],
