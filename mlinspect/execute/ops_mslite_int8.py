@@ -10,6 +10,7 @@ import numpy as np
 
 from mlinspect import ir
 from mlinspect.errors import UnsupportedError
+from mlinspect.execute import ops_mslite_misc
 from mlinspect.execute import ops_mslite_shape as moving
 from mlinspect.execute.ops_mslite import (
     convolved,
@@ -325,6 +326,16 @@ def pad_fusion(
 ) -> np.ndarray:
     constant = float(call.attrs["constant_value"] if value is None else value.reshape(-1)[0])
     return moving.padded(call, x, paddings, int(int8_move.pad_value_int8(constant, source(call))))
+
+
+@on_int8("DetectionPostProcess")
+def detection_post_process(call: Call, *arrays: np.ndarray) -> tuple[Any, ...]:
+    """On real values, as the runtime's kernel does it, too."""
+    real = [
+        int8_move.dequantize_int8(x, *affine(tensor)) if x.dtype == np.int8 else x
+        for x, tensor in zip(arrays, call.inputs, strict=True)
+    ]
+    return ops_mslite_misc.detection_post_process(call, *real)  # type: ignore[return-value]
 
 
 # takes uint8, too

@@ -154,7 +154,7 @@ def _elu(x: np.ndarray, y: np.ndarray, a: np.float32, b: np.float32, m: Elementa
     e = m.exp(np.minimum(x, _F(0)))
     e -= _F(1)
     e *= a
-    below = np.logical_not(x >= 0)  # -0 stays what it is
+    below = x < 0  # -0 and NaN stay what they are
     np.copyto(y, x)
     np.copyto(y, e, where=below)
 
@@ -180,7 +180,9 @@ def _hard_swish(x: np.ndarray, y: np.ndarray, a: np.float32, b: np.float32, m: E
 
 
 def _hard_sigmoid(x: np.ndarray, y: np.ndarray, a: np.float32, b: np.float32, m: Elementary) -> None:
-    np.divide(_relu6_of_3_more(x), _F(6), out=y)
+    t = x + _F(3)
+    np.fmin(np.fmax(t, _F(0), out=t), _F(6), out=t)  # a NaN gives 0
+    np.divide(t, _F(6), out=y)
 
 
 def _gelu(x: np.ndarray, y: np.ndarray, a: np.float32, b: np.float32, m: Elementary) -> None:

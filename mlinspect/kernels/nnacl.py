@@ -19,7 +19,7 @@ def exp(x: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     x : ndarray of float32
-        Counts as +-88 beyond that, so that nothing overflows.
+        Counts as +-88 beyond that, so that nothing overflows; NaN counts as 88.
 
     Returns
     -------
@@ -30,7 +30,8 @@ def exp(x: np.ndarray) -> np.ndarray:
     >>> exp(np.float32([0, 1, -1000]))
     array([1.       , 2.7182798, 0.       ], dtype=float32)
     """
-    d = np.clip(x.reshape(-1), _F(-88), _F(88))
+    d = np.fmin(x.reshape(-1), _F(88))
+    np.maximum(d, _F(-88), out=d)
     whole = d / _LN2
     np.rint(whole, out=whole)
     with np.errstate(invalid="ignore"):
@@ -54,6 +55,8 @@ def tanh(x: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     x : ndarray of float32
+        From about 1.5e6 on both polynomials overflow; such numbers and NaN give -1, but for the last ``size % 4``
+        elements.
 
     Returns
     -------
@@ -64,12 +67,17 @@ def tanh(x: np.ndarray) -> np.ndarray:
     >>> tanh(np.float32([0, 0.5, -30]))
     array([ 0.        ,  0.46211717, -1.        ], dtype=float32)
     """
-    flat = np.clip(x.reshape(-1), _F(-30), _F(30))  # far beyond where the quotient passes 1, and nothing overflows
-    square = np.square(flat)
-    upper = _horner(square, (1, 378, 17325, 135135))
-    upper *= flat
-    upper /= _horner(square, (28, 3150, 62370, 135135))
-    return np.clip(upper, _F(-1), _F(1), out=upper).reshape(x.shape)
+    flat = x.reshape(-1)
+    with np.errstate(all="ignore"):
+        square = np.square(flat)
+        upper = _horner(square, (1, 378, 17325, 135135))
+        upper *= flat
+        upper /= _horner(square, (28, 3150, 62370, 135135))
+    np.fmax(upper, _F(-1), out=upper)
+    np.fmin(upper, _F(1), out=upper)
+    tail = slice(flat.size - flat.size % 4, None)
+    upper[tail] = np.where(np.abs(flat[tail]) <= 5, upper[tail], np.sign(flat[tail]))
+    return upper.reshape(x.shape)
 
 
 def cos(x: np.ndarray) -> np.ndarray:
