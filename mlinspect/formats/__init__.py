@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,16 @@ def read(buffer: np.ndarray, folder: Path | None = None, schema: Schema | None =
         raise ModelFormatError("the file is empty", 0)
     buffer = buffer.view()
     buffer.flags.writeable = False  # so are all views of it
+    collecting = gc.isenabled()
+    gc.disable()  # records by the hundred thousand, none of them garbage: to look for some takes half as long again
+    try:
+        return _read(buffer, folder, schema, suffix)
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _read(buffer: np.ndarray, folder: Path | None, schema: Schema | None, suffix: str) -> Network:
     if schema is not None:
         return _read_by(schema, buffer, folder)
     identifier = bytes(buffer[4:8])

@@ -203,7 +203,19 @@ class _Builder:
             self._add_tensor(number, f"{item.label}/{name}", "constant", None, const, None)
         kind = kind_of(ARMNN, item.op, item.attrs)
         name = item.base["layerName"] or ""
-        return Layer(item.index, name, item.op, kind, 0, item.attrs, item.inputs, item.outputs, names)
+        meta = self._overridden(item)
+        return Layer(item.index, name, item.op, kind, 0, item.attrs, item.inputs, item.outputs, names, meta)
+
+    def _overridden(self, item: _Item) -> dict[str, Any]:
+        """TensorInfos that input slots put in the place of what arrives there, by slot number."""
+        found = {
+            slot["index"]: plain(slot["overriddenTensorInfo"])
+            for slot in item.base["inputSlots"] or ()
+            if slot.get("isOverridden") and slot["overriddenTensorInfo"] is not None
+        }
+        if found:
+            self.notes.append(f"layer {item.label} takes inputs under another type or shape than they are given")
+        return {"overriddenTensorInfo": found} if found else {}
 
     def _add_tensor(
         self, number: int, name: str, role: str, info: Record | None, const: Record | None, layout: str | None

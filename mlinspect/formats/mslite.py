@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -235,7 +236,9 @@ class _Builder:
     ) -> Tensor:
         name = record.get("name") or made or self._name_by_user(number, user)
         shape = dimensions(record["dims"], record)
-        dtype, vendor = type_names(record["dataType"], self.number)
+        count = prod(shape)
+        width = record["data"].size / count if count > 0 and record["data"] is not None else 0
+        dtype, vendor = type_names(record["dataType"], self.number, width)
         axis = 0 if user is None else channel_axis(*user, len(shape), self.number)
         quantization = quantization_of(record, shape, dtype, axis, self.number)
         stored = tensor_data(self.reading.decoder, record, name, dtype, shape, quantization, self.folder)

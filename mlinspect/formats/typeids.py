@@ -60,7 +60,7 @@ def version_number(version: str) -> tuple[int, int, int]:
     return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else (0, 0, 0)
 
 
-def type_names(type_id: int, version: tuple[int, int, int]) -> tuple[str, str]:
+def type_names(type_id: int, version: tuple[int, int, int], width: float = 0) -> tuple[str, str]:
     """numpy's and MindSpore's name of a TypeId.
 
     Parameters
@@ -69,6 +69,9 @@ def type_names(type_id: int, version: tuple[int, int, int]) -> tuple[str, str]:
         ``Tensor.dataType`` of the file.
     version : tuple of int
         Of the writer; numbers above 44 depend on it.
+    width : float
+        Bytes that an element takes in the file, 0 if none is stored. The vendor's headers of 2.2 and later call both
+        45 and 46 BFloat16; two bytes decide.
 
     Returns
     -------
@@ -83,6 +86,8 @@ def type_names(type_id: int, version: tuple[int, int, int]) -> tuple[str, str]:
         return TYPE_IDS[type_id]
     if 0 <= type_id < len(_OBJECTS):
         return _OBJECTS[type_id].lower(), _OBJECTS[type_id]
+    if type_id in (45, 46) and width == 2 and version >= (2, 1, 0):
+        return "bfloat16", "BFloat16"
     names = next(names for since, names in _RENUMBERED if version[:2] >= since)
     if 45 <= type_id < 45 + len(names):
         name = names[type_id - 45]

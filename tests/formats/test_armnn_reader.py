@@ -444,3 +444,15 @@ def test_deprecated_layers_have_the_kind_of_their_successors():
     network = read(hand_made(*(layer(op, 1 + i, [(i, 0)]) for i, op in enumerate(ops))))
     kinds = {layer.op: layer.kind for layer in network.layers.values()}
     assert [kinds[op] for op in ops] == ["equal", "greater", "abs", "rsqrt", "resize", "concat"]
+
+
+def test_inputs_taken_under_another_shape():
+    floor = layer("Floor", 1, [(0, 0)])
+    floor["layer"]["base"]["inputSlots"][0] |= {
+        "isOverridden": True,
+        "overriddenTensorInfo": FLOAT | {"dimensions": [2, 2]},
+    }
+    network = read(hand_made(floor))
+    assert named(network, "floor").meta["overriddenTensorInfo"][0]["dimensions"] == (2, 2)
+    assert network.layers[0].meta == {}
+    assert network.notes[-1] == "layer floor takes inputs under another type or shape than they are given"

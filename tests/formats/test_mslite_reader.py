@@ -319,6 +319,16 @@ def test_type_ids(type_id, version, names):
     assert type_names(type_id, version) == names
 
 
+def test_two_names_for_bfloat16():
+    """45 by the library, 46 by the public header of the same release."""
+    assert type_names(46, (2, 2, 0)) == ("float64", "Double")
+    assert type_names(46, (2, 2, 0), 2) == ("bfloat16", "BFloat16")
+    assert type_names(46, (2, 0, 0), 2) == ("complex64", "Complex")
+    tensor = {"dataType": 46, "dims": [2], "data": np.array([16256, 16384], np.uint16).view(np.uint8)}
+    found = only(read(hand_made(tensor, version="MindSpore Lite 2.3.0")))
+    assert (found.dtype, found.array.tolist()) == ("bfloat16", [16256, 16384])
+
+
 @pytest.mark.parametrize(
     ("text", "number"),
     [
