@@ -153,8 +153,9 @@ def _blame_one(bridge: Bridge, sample: Sample, shares: bool) -> Answer:
     wanted, got = bridge.start(sample), bridge.start(sample)
     wanted.compute_from(1, 0)
     got.compute_from(0, 0)
-    records, finals = [], []
-    for position in range(len(bridge.points)):
+    records: list[tuple[Agreement, Agreement, Agreement]] = []
+    finals = [_flat(wanted)]
+    for position in reversed(range(len(bridge.points))):
         for read in bridge.sides[0].stretches[position].reads:
             wanted.bring(0, read)
         own = wanted.fork()
@@ -162,15 +163,28 @@ def _blame_one(bridge: Bridge, sample: Sample, shares: bool) -> Answer:
         reference, alone, whole = wanted.real(1, position), own.real(0, position), got.real(0, position)
         records.append((agreement(reference, whole), agreement(reference, alone), agreement(alone, whole)))
         if shares:
-            own.compute_from(0, position + 1)
-            finals.append(_flat(own))
+            finals.append(finals[-1] if _same(own, wanted, 0, position) else _flat_from(own, position + 1))
     if not shares:
-        return records, np.zeros(len(records)), 0.0
-    finals.append(_flat(wanted))
-    error = finals[0] - finals[-1]
-    # each step from one layer more to one less in the reference, as far as it goes the way of the whole error
-    steps = -np.diff(np.stack(finals), axis=0)
-    return records, steps @ error, float(error @ error)
+        return records[::-1], np.zeros(len(records)), 0.0
+    error = finals[-1] - finals[0]
+    # what each layer more in the quantised model adds to the outputs, as far as it goes the way of the whole error
+    steps = np.diff(np.stack(finals), axis=0)[::-1]
+    return records[::-1], steps @ error, float(error @ error)
+
+
+def _same(one: Run, other: Run, side: int, position: int) -> bool:
+    """Whether what comes of a point is the same in both runs."""
+    if position in one.bridge.outputs:  # they may be the same here, but not the same real value
+        return False
+    for run in (one, other):
+        run.bring(side, position)
+    tensor = one.bridge.sides[side].tensors[position]
+    return np.array_equal(one.values[side][tensor], other.values[side][tensor], equal_nan=True)
+
+
+def _flat_from(run: Run, position: int) -> np.ndarray:
+    run.compute_from(0, position)
+    return _flat(run)
 
 
 def _flat(run: Run) -> np.ndarray:
@@ -261,7 +275,10 @@ def _variants(setup: _Setup, samples: list[Sample]) -> list[dict[tuple[str, int]
                 for side, name in ((0, "restored"), (1, "alone")):
                     run = bases[side].fork()
                     run.compute(1 - side, position)
-                    run.compute_changed(side, position)
+                    if _same(run, bases[side], side, position):
+                        run = bases[side]
+                    else:
+                        run.compute_changed(side, position)
                     outputs[name, position] = run.outputs()
             found.append(outputs)
     return found
