@@ -109,9 +109,7 @@ def deconvolved(call: Call, x: np.ndarray, weights: np.ndarray, bias: np.ndarray
     a = call.attrs
     kernel, stride, dilation = weights.shape[1:3], last_two(a["stride"]), last_two(a["dilation"])
     more = last_two(a.get("output_paddings"), 0)
-    groups = max(int(a.get("group") or 1), 1)
-    if groups == 1 and weights.shape[0] == x.shape[-1] and weights.shape[-1] == 1 and a.get("depthwise"):
-        groups = x.shape[-1]
+    groups = x.shape[-1] if a.get("depthwise") else max(int(a.get("group") or 1), 1)
     swapped = prepared(call, "swapped", weights, partial(transposed_weights, groups=groups))
     return conv2d_transpose(
         x,

@@ -185,8 +185,8 @@ def affine(call: Call, x: np.ndarray, weights: np.ndarray, bias: np.ndarray | No
 @published("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
 def fake_quantize(call: Call, x: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """TensorFlow's: to the grid of ``num_bits`` between the bounds, nudged so that 0 lies on it."""
-    first = 1 if call.attrs["narrow_range"] else 0
-    last = 2 ** (call.attrs["num_bits"] or 8) - 1
+    first = 1 if call.attrs.get("narrow_range") else 0
+    last = 2 ** (call.attrs.get("num_bits") or 8) - 1
     low, high = low.reshape(-1), high.reshape(-1)
     scale = (high - low) / np.float32(last - first)
     zero = np.clip(np.floor(first - low / scale + np.float32(0.5)), first, last)

@@ -35,7 +35,8 @@ class Trace(Mapping[int | str, np.ndarray]):
 
     def __init__(self, network: ir.Network, values: dict[int, np.ndarray]) -> None:
         self.network = network
-        self.values_by_id = values
+        # not subgraph handles and tensor lists, which are no numbers
+        self.values_by_id = {i: value for i, value in values.items() if isinstance(value, np.ndarray)}
 
     def __getitem__(self, key: int | str) -> np.ndarray:
         if isinstance(key, str):

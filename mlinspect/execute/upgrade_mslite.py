@@ -108,7 +108,7 @@ ROWS: dict[str, Row] = {
     "Conv2DGradFilter": Row("Conv2DBackpropFilterFusion", _CONV, ("filter_shape",), 2),
     "Conv2DGradInput": Row("Conv2DBackpropInputFusion", _CONV, ("input_shape",), 2),
     "DeConv2D": Row("Conv2dTransposeFusion", {**_CONV, "group": lambda old: 1}),
-    "DeDepthwiseConv2D": Row("Conv2dTransposeFusion", {**_CONV, "group": "channelIn"}),
+    "DeDepthwiseConv2D": Row("Conv2dTransposeFusion", {**_CONV, "depthwise": lambda old: True}),
     "DepthwiseConv2D": Row("Conv2DFusion", {**_CONV, "group": "channelIn"}),
     "DetectionPostProcess": Row(
         "DetectionPostProcess",
@@ -177,7 +177,6 @@ ROWS: dict[str, Row] = {
         "ReverseSequence", {"seq_dim": "seqAxis", "batch_dim": "batchAxis"}, operands=("seqLengths",)
     ),
     "Scale": Row("ScaleFusion", _ACTIVATION),
-    "Scatter": Row("ScatterElements"),
     "ScatterND": Row("ScatterNd"),
     "Sgd": Row("SGD", {"nesterov": "useNesterov"}),
     "Slice": Row("SliceFusion", operands=("begin", "size")),
