@@ -124,6 +124,20 @@ COLUMNS["weight_pair_channels"] = [
     *_DISTANCE,
 ]
 
+COLUMNS["lint"] = [
+    ("rule", "category", "", "id of the rule; mlinspect.analysis.lint.rules() lists them all"),
+    (
+        "severity",
+        "category",
+        "",
+        "error: wrong results or refused; warning: accuracy or speed lost; info: good to know",
+    ),
+    ("layer", "Int64", "layer id", "layer that it is about; NA for the whole model"),
+    ("tensor", "Int64", "tensor id", "tensor that it is about; NA for the whole layer"),
+    ("message", "str", "", "what was found"),
+    ("fix", "str", "", "what to do"),
+]
+
 
 def frame(table: str, columns: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Lists by column, or rows -> DataFrame with the declared columns, the first the index if its meaning says so."""

@@ -13,6 +13,7 @@ from mlinspect import constants, ir
 from mlinspect.macs import MACS
 
 _CHANNEL_AXIS = {"OHWI": 0, "OIHW": 0, "1HWO": 3, "DHWIO": 4, "OI": 0, "IO": 1}
+_ROLES = {"FusedBatchNorm": ("gamma", "beta", "mean", "variance"), "BatchNorm": ("mean", "variance")}
 _SUMS_BY_CHANNEL = ("conv2d", "depthwise_conv2d", "conv2d_transpose", "conv3d", "fully_connected")
 
 
@@ -53,6 +54,24 @@ def is_weight(tensor: ir.Tensor, use: Use | None) -> bool:
         and len(tensor.shape or ()) > 1
         and (tensor.quantized or tensor.dtype in ("float32", "float16", "bfloat16", "float64"))
     )
+
+
+def role(use: Use | None) -> str:
+    """What a constant is for: ``weights``, ``bias``, ``gamma``, ...
+
+    Examples
+    --------
+    >>> role(Use(ir.Layer(0, "", "MatMulFusion", "matmul", 0, {}, (0, 1, 2), (3,)), 2))
+    'bias'
+    """
+    if use is None:
+        return ""
+    layer, slot = use
+    first = len(layer.inputs) - len(layer.members)
+    if layer.members and slot >= first:
+        return layer.members[slot - first]
+    names = _ROLES.get(layer.op, ("weights", "bias") if layer.kind in MACS else ())
+    return names[slot - 1] if 0 < slot <= len(names) else f"input_{slot}"
 
 
 def channel_axis(tensor: ir.Tensor, use: Use | None) -> int | None:
@@ -122,6 +141,15 @@ def matrix(array: np.ndarray, tensor: ir.Tensor, use: Use | None) -> np.ndarray:
     if tensor.layout == "MIHW":
         return by_channel(array, tensor, use)[0]
     return np.moveaxis(array, axis, 0).reshape(array.shape[axis], -1)
+
+
+def matrix_shape(tensor: ir.Tensor, use: Use | None) -> tuple[int, int] | None:
+    """The shape of the constant's matrix, told without reading (or unpacking) it; None where it is odd or empty."""
+    if tensor.shape is None or min(tensor.shape, default=1) < 1:
+        return None
+    proxy = np.broadcast_to(np.int8(0), tensor.shape)
+    rows, columns = matrix(proxy, tensor, use).shape
+    return rows, columns
 
 
 def parameters_fit(tensor: ir.Tensor, channels: int) -> bool:

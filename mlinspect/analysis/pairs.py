@@ -12,18 +12,12 @@ import pandas as pd
 
 from mlinspect import constants, ir
 from mlinspect.analysis.columns import frame
-from mlinspect.analysis.operands import Use, by_channel, matrix, network_of, parameters_fit, uses
+from mlinspect.analysis.operands import Use, by_channel, matrix, matrix_shape, network_of, parameters_fit, role, uses
 from mlinspect.macs import MACS
 
 _SKETCH = 2048  # numbers of a constant that its correlation with others is judged by
 _ALIKE = 0.5  # correlation from which on two constants are taken for the same whatever their order
 _PRODUCTS = ("conv2d", "fully_connected", "matmul")  # one can stand for another
-_ROLES = {
-    "FusedBatchNorm": ("gamma", "beta", "mean", "variance"),
-    "BatchNorm": ("mean", "variance"),
-}
-# Arm NN's name of an operand in a file -> the one of the other format
-_SAME_ROLE = {"biases": "bias"}
 
 
 class Constant(NamedTuple):
@@ -111,9 +105,9 @@ def real_constants(network: ir.Network) -> list[Constant]:
         use = readers.get(tensor.index)
         if tensor.data is None or not _is_real(tensor, use):
             continue
-        shape = _matrix_shape(tensor, use)
+        shape = matrix_shape(tensor, use)
         if shape is not None:
-            found.append(Constant(tensor, use, _role(tensor, use), shape))
+            found.append(Constant(tensor, use, role(use), shape))
     return sorted(
         found, key=lambda c: (order[c.use.layer.index], c.use.slot) if c.use else (len(order), c.tensor.index)
     )
@@ -122,28 +116,6 @@ def real_constants(network: ir.Network) -> list[Constant]:
 def _is_real(tensor: ir.Tensor, use: Use | None) -> bool:
     learnt = tensor.quantized or "float" in tensor.dtype or bool(len(tensor.meta.get("quantClusters", ())))
     return learnt or (use is not None and use.slot > 0 and use.layer.kind in MACS and tensor.dtype == "int32")
-
-
-def _matrix_shape(tensor: ir.Tensor, use: Use | None) -> tuple[int, int] | None:
-    """The shape of the constant's matrix, told without reading (or unpacking) it; None where it is odd or empty."""
-    if tensor.shape is None or min(tensor.shape, default=1) < 1:
-        return None
-    proxy = np.broadcast_to(np.int8(0), tensor.shape)
-    rows, columns = matrix(proxy, tensor, use).shape
-    return rows, columns
-
-
-def _role(tensor: ir.Tensor, use: Use | None) -> str:
-    """What a constant is for: ``weights``, ``bias``, ``gamma``, ..."""
-    if use is None:
-        return ""
-    layer, slot = use
-    first = len(layer.inputs) - len(layer.members)
-    if layer.members and slot >= first:
-        name = layer.members[slot - first]
-        return _SAME_ROLE.get(name, name)
-    names = _ROLES.get(layer.op, ("weights", "bias") if layer.kind in MACS else ())
-    return names[slot - 1] if 0 < slot <= len(names) else f"input_{slot}"
 
 
 # ---- matching --------------------------------------------------------------------------------------------------------

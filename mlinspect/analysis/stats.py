@@ -190,8 +190,11 @@ def _by_counting(
     for start in range(0, channels, _MOST_BINS // 256):
         part = slice(start, start + _MOST_BINS // 256)
         counts = _histogram(view[:, part].view(np.uint8), 256, advance)
-        values = real_rows(np.broadcast_to(numbers, counts.shape), tensor, part, model_format) if known else np.nan
-        records.append((_of_counts(counts, numbers), _of_counts(counts, values)))
+        real = _of_counts(np.zeros_like(counts), 0)
+        if known:
+            values = real_rows(np.broadcast_to(numbers, counts.shape), tensor, part, model_format)
+            real = _of_counts(counts, values)
+        records.append((_of_counts(counts, numbers), real))
         total += counts.sum(axis=0)
         if each:
             levels += [(numbers[row > 0], row[row > 0]) for row in counts]
