@@ -19,7 +19,7 @@ from mlinspect.formats.armnn_layouts import LAYOUTS, doubts, layer_base, schemas
 from mlinspect.formats.armnn_tensors import constant_data, is_absent, tensor_type
 from mlinspect.formats.kinds import ARMNN, kind_of
 from mlinspect.formats.order import topological
-from mlinspect.formats.records import Reading, best_reading, plain
+from mlinspect.formats.records import Reading, best_reading, fits, plain
 from mlinspect.ir import Graph, Layer, Network, Port, Quantization, Tensor
 
 __all__ = ["LAYOUTS", "find_reading", "read"]
@@ -233,6 +233,8 @@ class _Builder:
         quantization = kind.quantization
         if quantization is not None and layout == "MIHW" and kind.shape is not None:
             quantization = _depthwise_axis(quantization, kind.shape)
+        elif quantization is not None and not fits(quantization, kind.shape):
+            self.notes.append(f"tensor {name}: {len(quantization.scale)} scales fit no axis of shape {kind.shape}")
         self.tensors[number] = Tensor(
             number,
             name,

@@ -21,7 +21,7 @@ from mlinspect.formats.kinds import MSLITE, kind_of
 from mlinspect.formats.mslite_layouts import LAYOUTS, doubts, schemas
 from mlinspect.formats.order import topological
 from mlinspect.formats.quantparams import channel_axis, quantization_of
-from mlinspect.formats.records import Reading, best_reading, dimensions, plain
+from mlinspect.formats.records import Reading, best_reading, dimensions, fits, plain
 from mlinspect.formats.tensordata import tensor_data
 from mlinspect.formats.typeids import type_names, version_number
 from mlinspect.ir import Graph, Layer, Network, Port, Tensor
@@ -241,6 +241,8 @@ class _Builder:
         dtype, vendor = type_names(record["dataType"], self.number, width)
         axis = 0 if user is None else channel_axis(*user, len(shape), self.number)
         quantization = quantization_of(record, shape, dtype, axis, self.number)
+        if quantization is not None and not fits(quantization, shape):
+            self.notes.append(f"tensor {name}: {len(quantization.scale)} scales fit no axis of shape {shape}")
         stored = tensor_data(self.reading.decoder, record, name, dtype, shape, quantization, self.folder)
         self.notes += stored.notes
         return Tensor(

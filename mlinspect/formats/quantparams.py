@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from mlinspect.flatbuffer import Record
+from mlinspect.formats.records import fits
 from mlinspect.ir import Layer, Quantization
 
 # fields that say nothing of what numbers stand for
@@ -87,8 +89,7 @@ def quantization_of(
     bits = params[0].get("numBits", 8)
     if len(params) == 1:
         return Quantization(scale, zero_point, None, bits, symmetric, extra)
-    if not (axis < len(shape) and shape[axis] == len(params)):
-        # file and rule disagree: the axis of that length, if there is just one
-        fitting = [i for i, size in enumerate(shape) if size == len(params)]
-        axis = fitting[0] if len(fitting) == 1 else axis
-    return Quantization(scale, zero_point, axis, bits, symmetric, extra)
+    found = Quantization(scale, zero_point, axis, bits, symmetric, extra)
+    fitting = [i for i, size in enumerate(shape) if size == len(params)]
+    # where file and rule disagree: the axis of that length, if there is just one
+    return found if fits(found, shape) or len(fitting) != 1 else replace(found, axis=fitting[0])

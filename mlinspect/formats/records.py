@@ -13,6 +13,7 @@ import numpy as np
 
 from mlinspect.errors import ModelFormatError
 from mlinspect.flatbuffer import Decoder, Plan, Record, Schema, load_schema
+from mlinspect.ir import Quantization
 
 MOST_DIMENSIONS = 64  # numpy's limit; both vendors have lower ones
 _LONG_VECTOR = 4096  # longer attribute vectors stay arrays
@@ -131,3 +132,9 @@ def dimensions(vector: np.ndarray | None, record: Record) -> tuple[int, ...]:
     if vector.size > MOST_DIMENSIONS:
         raise ModelFormatError(f"a shape of {vector.size} dimensions", record.offset)
     return tuple(vector.tolist())
+
+
+def fits(quantization: Quantization, shape: tuple[int, ...] | None) -> bool:
+    """Whether there is one scale for each place along the axis."""
+    axis = quantization.axis
+    return axis is None or (shape is not None and axis < len(shape) and shape[axis] == len(quantization.scale))

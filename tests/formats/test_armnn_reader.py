@@ -304,9 +304,18 @@ def test_per_axis_scales():
     }  # fmt: skip
     weights = const(np.zeros((2, 1, 1, 2), np.int8), "ByteData", info)
     conv = layer("Convolution2d", 1, [(0, 0)], descriptor={"dataLayout": "NHWC"}, weights=weights)
-    tensor = read(hand_made(conv)).tensors[2]
+    network = read(hand_made(conv))
+    tensor = network.tensors[2]
+    assert not any("scales" in note for note in network.notes)
     assert (tensor.quantization.scale.tolist(), tensor.quantization.axis) == ([0.5, 0.25], 0)
     assert (tensor.dtype, tensor.quantization.symmetric, tensor.quantization.per_channel) == ("int8", True, True)
+
+
+def test_scales_that_fit_no_axis_are_told():
+    info = {"dimensions": [2, 3], "dataType": "QSymmS8", "quantizationScales": [0.5, 0.25], "quantizationDim": 1}
+    network = read(hand_made(layer("Floor", 1, [(0, 0)], info=info)))
+    assert network.tensors[1].quantization.axis == 1
+    assert network.notes[-1] == "tensor floor: 2 scales fit no axis of shape (2, 3)"
 
 
 def test_per_axis_scales_of_depthwise_weights_go_by_output_channel():

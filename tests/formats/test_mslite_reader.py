@@ -267,6 +267,23 @@ def test_quantisation(params, dtype, version, scale, quantized):
         assert q.extra["dst_dtype"].tolist() == [32]
 
 
+@pytest.mark.parametrize(
+    ("dims", "count", "axis", "told"),
+    [
+        ([2, 3], 2, 0, False),
+        ([2, 3], 3, 1, False),
+        ([3, 3], 3, 0, False),
+        ([2, 3], 5, 0, True),
+        ([4, 3, 3], 3, 0, True),
+    ],
+)
+def test_channels_lie_along_an_axis_of_their_number(dims, count, axis, told):
+    tensor = {"dataType": 32, "dims": dims, "data": np.zeros(np.prod(dims), np.uint8), "name": "w"}
+    network = read(hand_made(tensor | {"quantParams": [{"scale": 0.5 + i} for i in range(count)]}))
+    assert only(network).quantization.axis == axis
+    assert any("scales fit no axis" in note for note in network.notes) is told
+
+
 def layer_of(kind, **attrs):
     return Layer(0, "n", kind, kind, 0, attrs, (0, 1), (2,))
 
