@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from mlinspect import ir
 from mlinspect.errors import UnsupportedError
 from mlinspect.execute.upgrade_mslite import upgraded
 from mlinspect.formats import write_armnn, write_mslite
 from mlinspect.formats.attributes import attribute_table, checked_attrs, kind_with
+from mlinspect.formats.packing import constant_tensor
 from mlinspect.formats.quantparams import channel_axis
 from mlinspect.formats.records import layout_schema
 from mlinspect.formats.typeids import version_number
@@ -20,7 +19,7 @@ from mlinspect.formats.typeids import version_number
 _NEWEST_ARMNN = {"bindingIdsScheme": 1, "weightsLayoutScheme": 1, "constantTensorsAsInputs": 1}
 _ARMNN_2008 = {"bindingIdsScheme": 1, "weightsLayoutScheme": 0, "constantTensorsAsInputs": 0}
 # operators that take their weights through input slots today
-_WEIGHTS_AS_INPUTS = ("Convolution2d", "DepthwiseConvolution2d", "Convolution3d", "FullyConnected")
+WEIGHTS_AS_INPUTS = ("Convolution2d", "DepthwiseConvolution2d", "Convolution3d", "FullyConnected")
 _DTYPES = {"QuantisedAsymm8": "QAsymmU8", "QuantisedSymm16": "QSymmS16"}
 # deprecated operator -> today's, and the attributes that say the rest
 _ARMNN_OPS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -75,7 +74,7 @@ def newest(network: ir.Network) -> ir.Network:
 
 
 def _newest_armnn(network: ir.Network) -> ir.Network:
-    members = any(layer.members and layer.op in _WEIGHTS_AS_INPUTS for layer in network.layers.values())
+    members = any(layer.members and layer.op in WEIGHTS_AS_INPUTS for layer in network.layers.values())
     versions = network.meta.get("featureVersions")
     if network.layout == write_armnn.LAYOUT and versions == _NEWEST_ARMNN and not members and not _loose(network):
         return network
@@ -97,7 +96,7 @@ def _newest_armnn(network: ir.Network) -> ir.Network:
             attrs = {name: value for name, value in attrs.items() if name not in _ARMNN_GONE[1]}
         new = replace(layer, op=op, attrs=checked_attrs(schema, "armnn", op, attrs))
         new = replace(new, kind=kind_with("armnn", new, tensors))
-        if op in _WEIGHTS_AS_INPUTS:
+        if op in WEIGHTS_AS_INPUTS:
             new = replace(new, members=())
         if op == "DepthwiseConvolution2d" and tensors[new.inputs[1]].layout == "MIHW":
             tensors[new.inputs[1]] = _depthwise_newest(tensors[new.inputs[1]])
@@ -196,7 +195,7 @@ def armnn_2008(network: ir.Network) -> ir.Network:
             raise UnsupportedError(f"layer {layer.index} {layer.name!r}: Arm NN 20.08 cannot load {what}")
         attrs = {} if op != layer.op else dict(layer.attrs)
         new = replace(layer, op=op, attrs=attrs)
-        if op in _WEIGHTS_AS_INPUTS:
+        if op in WEIGHTS_AS_INPUTS:
             members = ("weights", "bias")[: len(layer.inputs) - 1]
             if any(tensors[i].data is None for i in layer.inputs[1:]):
                 raise UnsupportedError(f"layer {layer.index} {layer.name!r}: Arm NN 20.08 wants constant weights")
@@ -293,28 +292,6 @@ def _tensor(tensor: ir.Tensor) -> ir.Tensor:
     if isinstance(node_type, str):  # where loaders of MSL2 look whether a tensor is a constant
         node_type = _NODE_TYPES["CNode" if tensor.data is None else "ValueNode"]
     return replace(tensor, meta={**tensor.meta, "nodeType": node_type})
-
-
-def constant_tensor(model_format: str, number: int, name: str, array: np.ndarray, graph: int = 0) -> ir.Tensor:
-    """A constant without quantisation."""
-    vendor = _VENDOR_DTYPES[model_format][array.dtype.name]
-    layout = "NHWC" if model_format == "mslite" else None
-    meta = {"nodeType": 0} if model_format == "mslite" else {}
-    return ir.Tensor(
-        *(number, name, graph, "constant", array.dtype.name, vendor, array.shape, layout, array),
-        nbytes=array.nbytes,
-        meta=meta,
-    )
-
-
-_VENDOR_DTYPES = {
-    "armnn": {"float16": "Float16", "float32": "Float32", "int32": "Signed32", "int64": "Signed64", "bool": "Boolean"},
-    "mslite": {
-        **{f"{kind}{bits}": f"{kind.title()}{bits}" for kind in ("int", "float") for bits in (8, 16, 32, 64)},
-        **{f"uint{bits}": f"UInt{bits}" for bits in (8, 16, 32, 64)},
-        "bool": "Bool",
-    },
-}
 
 
 def _check_axes(network: ir.Network) -> None:

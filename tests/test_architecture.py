@@ -28,14 +28,20 @@ ROOMS = {
     "constants": ["errors", "execute", "ir", "kernels"],
     "upgrade": ["errors", "execute", "formats", "ir"],
     "save": ["errors", "flatbuffer", "formats", "ir", "upgrade"],
+    "infer": ["errors", "execute", "formats", "ir"],
+    "reshape": ["formats", "ir"],
+    "edit": ["constants", "errors", "execute", "formats", "infer", "ir", "reshape"],
+    "extract": ["constants", "errors", "execute", "formats", "infer", "ir", "save"],
     "analysis": ["constants", "errors", "execute", "ir", "kernels", "macs", "tables"],
     "plot": ["analysis", "constants", "errors", "execute", "ir", "macs", "tables"],
     "style": ["tables"],
     "widgets": ["analysis", "card", "constants", "errors", "execute", "html", "ir", "macs", "plot", "style", "tables"],
 }
 ROOMS["model"] = [*ROOMS, "flatbuffer", "formats"]
+ROOMS["build"] = [*ROOMS]
+ROOMS["cli_edit"] = [*ROOMS, ""]
 ROOMS["cli"] = [*ROOMS, ""]  # the public names
-ROOMS[""] = [room for room in ROOMS if room not in ("", "cli")]
+ROOMS[""] = [room for room in ROOMS if room not in ("", "cli", "cli_edit")]
 
 # what the lower rooms may use besides the standard library
 THIRD_PARTY = {

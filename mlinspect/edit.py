@@ -1,0 +1,450 @@
+"""Changed copies of a model: each function gives a new network that shares with the old all that it did not change.
+
+Shapes and types behind an edit are found anew, and what would make the graph inconsistent is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from mlinspect import ir
+from mlinspect.constants import find_tensor
+from mlinspect.errors import InputError, SchemaError
+from mlinspect.execute.session import find_layer
+from mlinspect.execute.values import numpy_dtype, quantize_array
+from mlinspect.formats.attributes import checked_attrs, kind_with
+from mlinspect.formats.packing import with_numbers
+from mlinspect.formats.quantparams import channel_axis
+from mlinspect.formats.records import layout_schema
+from mlinspect.formats.typeids import version_number
+from mlinspect.formats.write_armnn import port_layers
+from mlinspect.infer import inferred
+from mlinspect.reshape import with_batch
+
+Shapes = Mapping[int | str, Sequence[int]] | Sequence[int]
+
+
+def with_attrs(network: ir.Network, layer: int | str, **attrs: Any) -> ir.Network:
+    """A layer with other attributes.
+
+    Parameters
+    ----------
+    network : Network
+    layer : int or str
+        By index or name.
+    **attrs
+        New values, by the schema's own names.
+
+    Raises
+    ------
+    InputError
+        No such layer; or the model would not be consistent.
+    SchemaError
+        No such attribute, or a value that does not fit it.
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> network = mi.open(mi.samples.path("digits_cnn.ms")).network
+    >>> changed = with_attrs(network, 0, activation_type="RELU6")
+    >>> changed.layers[0].attrs["activation_type"], network.layers[0].attrs["activation_type"]
+    ('RELU6', 'RELU')
+    """
+    old = find_layer(network, layer)
+    if old.op.startswith("Unknown("):
+        raise InputError(f"layer {old.index} {old.name!r} is of a type that the schema does not know")
+    new = replace(old, attrs=_attrs(network, old, attrs))
+    changed = _with_layers(network, {old.index: replace(new, kind=kind_with(network.format, new, network.tensors))})
+    if "layerBindingId" in attrs:
+        changed = _with_binding_ids(changed)
+    return inferred(changed, {old.index})
+
+
+def _attrs(network: ir.Network, layer: ir.Layer, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        schema = layout_schema(network.format, network.layout)
+    except SchemaError:  # a user's own, which was given to open
+        if stray := [name for name in attrs if name not in layer.attrs]:
+            raise SchemaError(f"{layer.op} has no {stray[0]!r}; it has {', '.join(layer.attrs)}") from None
+        return {**layer.attrs, **attrs}
+    op = layer.op if layer.op != "MatMulFusion" or "MatMulFusion" in schema.tables else "MatMul"
+    return checked_attrs(schema, network.format, op, {**layer.attrs, **attrs})
+
+
+def with_constant(network: ir.Network, tensor: int | str, array: np.ndarray, *, quantize: bool = False) -> ir.Network:
+    """A constant with other numbers.
+
+    Parameters
+    ----------
+    network : Network
+    tensor : int or str
+        By id or name.
+    array : ndarray
+        In the constant's stored type; of another shape only if the layers that take it allow that.
+    quantize : bool
+        The array holds real values, to be quantised as the constant is.
+
+    Raises
+    ------
+    InputError
+        No such constant, numbers of another type, or numbers that do not fit its width; or the model would not be
+        consistent.
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> model = mi.open(mi.samples.path("digits_cnn.ms"))
+    >>> changed = with_constant(model.network, "head.bias", model.weights["head.bias"] * 0)
+    >>> int(mi.Model(changed).weights["head.bias"].any())
+    0
+    """
+    old = _tensor(network, tensor)
+    if old.data is None:
+        raise InputError(f"tensor {old.index} {old.name!r} is no constant: its role is {old.role}")
+    array = np.asarray(array)
+    if quantize:
+        array = quantize_array(array.astype(np.float32, copy=False), replace(old, shape=array.shape))
+    if array.dtype != numpy_dtype(old):
+        hint = ", or pass quantize=True to give real values" if old.quantized else ""
+        wanted = numpy_dtype(old)
+        raise InputError(f"constant {old.name!r} wants {wanted}, not {array.dtype}: use .astype(np.{wanted}){hint}")
+    new = with_numbers(old, array)
+    q = old.quantization
+    if q is not None and q.axis is not None:
+        _check_channels(replace(new, quantization=None), q, q.axis)
+    return inferred(_with_tensor(network, new), _users(network, old.index))
+
+
+def with_quant(
+    network: ir.Network,
+    tensor: int | str,
+    *,
+    scale: float | Sequence[float] | np.ndarray | None = None,
+    zero_point: int | Sequence[int] | np.ndarray | None = None,
+    axis: int | None = None,
+    bits: int | None = None,
+) -> ir.Network:
+    """A tensor with other quantisation parameters; the stored numbers of a constant stay.
+
+    Parameters
+    ----------
+    network : Network
+    tensor : int or str
+        By id or name.
+    scale : float or array of float, optional
+        One, or one a channel; the old ones by default.
+    zero_point : int or array of int, optional
+        Likewise.
+    axis : int, optional
+        Axis that the channels lie along; where there are channels, by default the old one, or the one that the layer
+        that takes the tensor calls for.
+    bits : int, optional
+        Width of the numbers' grid (MindSpore Lite).
+
+    Raises
+    ------
+    InputError
+        The tensor's type or format has no room for such parameters; the message says why.
+
+    Notes
+    -----
+    The parameters of other tensors stay, as those of a bias, which both vendors' converters make the product of the
+    scales of input and weights: Arm NN warns when they are not and goes on.
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> network = mi.open(mi.samples.path("digits_cnn_u8.armnn")).network
+    >>> tensor = network.graphs[0].layers[1].outputs[0]
+    >>> with_quant(network, tensor, zero_point=3).tensors[tensor].quantization.zero_point
+    array([3])
+    """
+    old = _tensor(network, tensor)
+    q = old.quantization
+    if numpy_dtype(old).kind not in "iu" or old.dtype == "int64":
+        raise InputError(f"tensor {old.name!r} is of type {old.vendor_dtype}, which holds no quantised values")
+    if q is None:
+        if scale is None:
+            raise InputError(f"tensor {old.name!r} has no quantisation yet: give a scale")
+        q = ir.Quantization(np.ones(1), np.zeros(1, np.int64), None, 8 * numpy_dtype(old).itemsize)
+    scales: np.ndarray = np.atleast_1d(np.array(q.scale if scale is None else scale, np.float64))
+    zeros: np.ndarray = np.atleast_1d(np.array(q.zero_point if zero_point is None else zero_point))
+    if zeros.dtype.kind not in "iu":
+        raise InputError(f"zero points are integers, not {zeros.dtype}")
+    if scales.ndim != 1 or zeros.ndim != 1 or len({len(scales), len(zeros), 1}) > 2:
+        raise InputError(f"{scales.size} scales and {zeros.size} zero points do not go together")
+    count = max(len(scales), len(zeros))
+    scales, zeros = (np.broadcast_to(one, count).copy() for one in (scales, zeros.astype(np.int64)))
+    if network.format == "armnn":
+        scales = scales.astype(np.float32).astype(np.float64)  # what the file holds
+    channels = count > 1 or (axis is not None)
+    axis = (q.axis if axis is None else axis) if channels else None
+    if channels and axis is None:
+        axis = _axis_by_users(network, old)
+    new = replace(
+        q,
+        scale=scales,
+        zero_point=zeros,
+        axis=axis,
+        bits=q.bits if bits is None else bits,
+        symmetric=q.symmetric if network.format == "armnn" else bool(old.dtype != "uint8" and not zeros.any()),
+        extra={name: _fitted(values, count) for name, values in q.extra.items()},
+    )
+    _check_quantization(network, old, new)
+    changed = _with_tensor(network, replace(old, quantization=new, quantized=True))
+    makers = {layer.index for layer in network.layers.values() if old.index in layer.outputs}
+    return inferred(changed, _users(network, old.index) | makers)
+
+
+def _fitted(values: np.ndarray, count: int) -> np.ndarray:
+    return values if len(values) == count else np.repeat(values[:1], count)
+
+
+def _axis_by_users(network: ir.Network, tensor: ir.Tensor) -> int | None:
+    """Along which axis the runtime takes channels to lie; None where the file itself says it."""
+    if network.format == "armnn":
+        return None
+    version, rank = version_number(network.version), len(tensor.shape or ())
+    for layer in network.layers.values():
+        if tensor.index in layer.inputs:
+            return channel_axis(layer, layer.inputs.index(tensor.index), rank, version)
+    return 0
+
+
+def _check_quantization(network: ir.Network, tensor: ir.Tensor, q: ir.Quantization) -> None:
+    name = f"tensor {tensor.name!r}"
+    if not (np.isfinite(q.scale) & (q.scale > 0)).all():
+        raise InputError(f"{name}: scales must be positive and finite")
+    info = np.iinfo(numpy_dtype(tensor))
+    if not 1 <= q.bits <= info.bits:
+        raise InputError(f"{name}: {q.bits} bits do not fit {tensor.vendor_dtype}")
+    if q.zero_point.min() < info.min or q.zero_point.max() > info.max:
+        raise InputError(f"{name}: zero points of {tensor.vendor_dtype} go from {info.min} to {info.max}")
+    if network.format == "armnn":
+        if (q.symmetric or q.per_channel) and q.zero_point.any():
+            raise InputError(f"{name}: {tensor.vendor_dtype}{' per channel' * q.per_channel} has no zero point")
+        if q.bits != info.bits:
+            raise InputError(f"{name}: Arm NN knows no other width than that of the type, {info.bits} bits")
+    elif tensor.compression == "bitpacking" and tensor.quantization is not None and q.bits != tensor.quantization.bits:
+        raise InputError(f"{name}: its numbers are packed into {tensor.quantization.bits} bits each")
+    if q.per_channel or len(q.scale) > 1:
+        _check_channels(tensor, q, q.axis)
+        runtimes = _axis_by_users(network, tensor)
+        if runtimes is not None and runtimes != q.axis:
+            raise InputError(f"{name}: the runtime takes its channels to lie along axis {runtimes}, not {q.axis}")
+
+
+def _check_channels(tensor: ir.Tensor, q: ir.Quantization, axis: int | None) -> None:
+    shape = tensor.shape or ()
+    if axis is None:
+        raise InputError(f"tensor {tensor.name!r}: say along which axis its {len(q.scale)} channels lie")
+    size = shape[axis] if 0 <= axis < len(shape) else 0
+    if tensor.layout == "MIHW":  # the scales go by output channel, whatever the axis
+        size = shape[0] * shape[1]
+    if size != len(q.scale):
+        raise InputError(f"tensor {tensor.name!r} has {size} channels along axis {axis}, not {len(q.scale)}")
+
+
+def without(network: ir.Network, layer: int | str) -> ir.Network:
+    """The network without a layer: what took its output takes its first input instead.
+
+    Raises
+    ------
+    InputError
+        The layer has not just one output, or no input that could take its place; or the model would not be consistent.
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> network = mi.open(mi.samples.path("digits_cnn.ms")).network
+    >>> softmax = network.graphs[0].layers[-1]
+    >>> len(without(network, softmax.index).layers) == len(network.layers) - 1
+    True
+    """
+    old = find_layer(network, layer)
+    sources = [i for i in old.inputs if network.tensors[i].data is None]
+    if len(old.outputs) != 1 or not sources:
+        raise InputError(
+            f"layer {old.index} {old.name!r} has {len(sources)} inputs that are no constants and {len(old.outputs)} "
+            "outputs: only a layer with one output and an input in its place can be left out"
+        )
+    gone, source = old.outputs[0], sources[0]
+
+    def rewired(one: ir.Layer) -> ir.Layer:
+        if gone not in one.inputs:
+            return one
+        return replace(one, inputs=tuple(source if i == gone else i for i in one.inputs))
+
+    graphs, edited = [], _users(network, gone)
+    for graph in network.graphs:
+        layers = [rewired(one) for one in graph.layers if one.index != old.index]
+        unused = set(old.inputs).difference(*(one.inputs for one in layers))
+        layers = [one for one in layers if one.op != "Constant" or one.outputs[0] not in unused]
+        ports = tuple(
+            replace(port, tensor=source, name=port.name if network.format == "armnn" else network.tensors[source].name)
+            if port.tensor == gone
+            else port
+            for port in graph.outputs
+        )
+        graphs.append(replace(graph, layers=tuple(layers), outputs=ports))
+    tensors = _still_used(network, graphs)
+    if network.tensors[gone].role == "output" and tensors[source].role == "activation":
+        tensors[source] = replace(tensors[source], role="output")
+    changed = replace(network, graphs=tuple(graphs), tensors=tensors)
+    before, after = network.tensors[gone], tensors[source]
+    alike = (before.shape, before.dtype) == (after.shape, after.dtype)
+    return inferred(changed, edited, () if alike else {source})
+
+
+def _still_used(network: ir.Network, graphs: Sequence[ir.Graph]) -> dict[int, ir.Tensor]:
+    used = {i for graph in graphs for layer in graph.layers for i in (*layer.inputs, *layer.outputs)}
+    used |= {port.tensor for graph in graphs for port in (*graph.inputs, *graph.outputs)}
+    return {i: tensor for i, tensor in network.tensors.items() if i in used}
+
+
+def rename(
+    network: ir.Network, layers: Mapping[int | str, str] | None = None, tensors: Mapping[int | str, str] | None = None
+) -> ir.Network:
+    """The network with other names.
+
+    Parameters
+    ----------
+    network : Network
+    layers : mapping of int or str to str, optional
+        Layer, by index or name -> its new name.
+    tensors : mapping of int or str to str, optional
+        Tensor, by id or name -> its new name. Arm NN's file format has no names for tensors: there they are called
+        like the layers that give them.
+
+    Raises
+    ------
+    InputError
+        No such layer or tensor; names for an Arm NN model's tensors.
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> network = mi.open(mi.samples.path("digits_cnn.ms")).network
+    >>> rename(network, tensors={"image": "x"}).graphs[0].inputs[0].name
+    'x'
+    """
+    if tensors and network.format == "armnn":
+        raise InputError("Arm NN keeps no names of tensors: rename the layers that give them")
+    new_layers = {
+        old.index: replace(old, name=str(name))
+        for key, name in (layers or {}).items()
+        for old in [find_layer(network, key)]
+    }
+    found = dict(network.tensors)
+    for key, name in (tensors or {}).items():
+        old = _tensor(network, key)
+        found[old.index] = replace(old, name=str(name))
+    if network.format == "armnn":
+        for layer in new_layers.values():
+            label = layer.name or f"{layer.op}_{layer.index}"
+            for slot, i in enumerate(layer.outputs):
+                found[i] = replace(found[i], name=label if len(layer.outputs) == 1 else f"{label}:{slot}")
+            for name, i in zip(layer.members, layer.inputs[len(layer.inputs) - len(layer.members) :], strict=True):
+                found[i] = replace(found[i], name=f"{label}/{name}")
+    changed = _with_layers(replace(network, tensors=found), new_layers)
+    graphs = []
+    for before, graph in zip(network.graphs, changed.graphs, strict=True):
+        ends: dict[str, Any] = {}
+        for op, field in (("Input", "inputs"), ("Output", "outputs")):
+            ports = getattr(graph, field)
+            names = [found[port.tensor].name for port in ports]
+            if network.format == "armnn":
+                own = [new_layers.get(layer.index, layer) for layer in port_layers(before, op)]
+                names = [layer.name or f"{op}_{layer.index}" for layer in own]
+            ends[field] = tuple(replace(port, name=name) for port, name in zip(ports, names, strict=True))
+        graphs.append(replace(graph, **ends))
+    return replace(changed, graphs=tuple(graphs))
+
+
+def with_input_shape(network: ir.Network, shapes: Shapes) -> ir.Network:
+    """The network for inputs of other shapes.
+
+    Parameters
+    ----------
+    network : Network
+    shapes : sequence of int, or mapping of int or str to sequence of int
+        The new shape, if there is one input; else shapes by the inputs' positions or names.
+
+    Raises
+    ------
+    InputError
+        No such input, or the model would not be consistent: fixed sizes, as those of a fully connected layer, do not
+        change with the input. The batch is followed into the shapes that layers hold as attributes or constants.
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> network = mi.open(mi.samples.path("digits_cnn.ms")).network
+    >>> changed = with_input_shape(network, (5, 8, 8, 1))
+    >>> changed.tensors[changed.graphs[0].outputs[0].tensor].shape
+    (5, 10)
+    """
+    ports = network.graphs[0].inputs
+    if not isinstance(shapes, Mapping):
+        if len(ports) != 1:
+            raise InputError(f"the model has {len(ports)} inputs: give their shapes by name")
+        shapes = {0: shapes}
+    names = [port.name for port in ports]
+    tensors, moved = dict(network.tensors), {}
+    for key, shape in shapes.items():
+        position = names.index(key) if key in names else key
+        if not isinstance(position, int) or not 0 <= position < len(ports):
+            raise InputError(f"the model has no input {key!r}; it has {', '.join(map(repr, names))}")
+        old = tensors[ports[position].tensor]
+        size = tuple(int(n) for n in shape)
+        if min(size, default=1) < 1:
+            raise InputError(f"input {names[position]!r} cannot have the shape {size}")
+        moved[old.index] = (old.shape, size)
+        tensors[old.index] = replace(old, shape=size)
+    changed = with_batch(replace(network, tensors=tensors), moved)
+    return inferred(changed, set(), set(moved))
+
+
+# ---- shared ----------------------------------------------------------------------------------------------------------
+
+
+def _tensor(network: ir.Network, key: int | str) -> ir.Tensor:
+    try:
+        return find_tensor(network, key)
+    except KeyError as error:
+        raise InputError(str(error.args[0])) from None
+
+
+def _users(network: ir.Network, tensor: int) -> set[int]:
+    return {layer.index for layer in network.layers.values() if tensor in layer.inputs}
+
+
+def _with_tensor(network: ir.Network, tensor: ir.Tensor) -> ir.Network:
+    return replace(network, tensors={**network.tensors, tensor.index: tensor})
+
+
+def _with_layers(network: ir.Network, changed: Mapping[int, ir.Layer]) -> ir.Network:
+    graphs = tuple(
+        replace(graph, layers=tuple(changed.get(layer.index, layer) for layer in graph.layers))
+        if any(layer.index in changed for layer in graph.layers)
+        else graph
+        for graph in network.graphs
+    )
+    return replace(network, graphs=graphs)
+
+
+def _with_binding_ids(network: ir.Network) -> ir.Network:
+    """Arm NN: ports that have the binding ids of their layers."""
+    graph = network.graphs[0]
+    by_end = {
+        (layer.op, i): layer.attrs.get("layerBindingId")
+        for layer in graph.layers
+        for i in layer.outputs or layer.inputs
+    }
+    inputs = tuple(replace(port, binding_id=by_end["Input", port.tensor]) for port in graph.inputs)
+    outputs = tuple(replace(port, binding_id=by_end["Output", port.tensor]) for port in graph.outputs)
+    return replace(network, graphs=(replace(graph, inputs=inputs, outputs=outputs),))
