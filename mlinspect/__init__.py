@@ -6,6 +6,9 @@
 ['float32', 'int32', 'int8']
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from mlinspect import samples
 from mlinspect.errors import (
     ExecutionError,
@@ -17,8 +20,14 @@ from mlinspect.errors import (
 )
 from mlinspect.execute.quirks import quirks
 from mlinspect.execute.registry import register_op
-from mlinspect.model import Model, open  # noqa: A004
-from mlinspect.tables import describe
+from mlinspect.model import Model, open
+
+if TYPE_CHECKING:
+    from mlinspect.analysis.blame import blame, sensitivity
+    from mlinspect.analysis.compare import compare
+    from mlinspect.analysis.dumps import read_dump
+    from mlinspect.analysis.pairs import compare_weights
+    from mlinspect.glossary import describe
 
 __version__ = "0.1.0"
 
@@ -30,9 +39,35 @@ __all__ = [
     "ModelFormatError",
     "SchemaError",
     "UnsupportedError",
+    "blame",
+    "compare",
+    "compare_weights",
     "describe",
     "open",
     "quirks",
+    "read_dump",
     "register_op",
     "samples",
+    "sensitivity",
 ]
+
+# loaded when first asked for, so that opening a file waits for nothing else
+_LATER = {
+    "blame": "mlinspect.analysis.blame",
+    "compare": "mlinspect.analysis.compare",
+    "compare_weights": "mlinspect.analysis.pairs",
+    "describe": "mlinspect.glossary",
+    "read_dump": "mlinspect.analysis.dumps",
+    "sensitivity": "mlinspect.analysis.blame",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'mlinspect' has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(_LATER[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

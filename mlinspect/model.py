@@ -12,12 +12,12 @@ from typing import IO, Any
 import numpy as np
 import pandas as pd
 
-from mlinspect import constants, formats, ir, tables
+from mlinspect import card, constants, formats, ir, save, tables
 from mlinspect.errors import ModelFormatError
-from mlinspect.execute.engine import STEP_LIMIT, execute
+from mlinspect.execute.engine import STEP_LIMIT, Program, execute
 from mlinspect.execute.ports import Inputs, bind_inputs, require_inputs, wanted_tensors
 from mlinspect.execute.programs import Programs, references
-from mlinspect.execute.session import Session
+from mlinspect.execute.session import KEEP_BYTES, Session, find_layer
 from mlinspect.execute.trace import Trace
 from mlinspect.execute.values import dequantize_array
 from mlinspect.flatbuffer import Schema, load_schema
@@ -176,6 +176,7 @@ class Model:
         inputs: Inputs,
         *,
         outputs: Sequence[str | int] | None = None,
+        until: str | int | None = None,
         mode: str = "vendor",
         quantize: bool = False,
         dequantize: bool = False,
@@ -190,6 +191,8 @@ class Model:
         outputs : sequence of str or int, optional
             Tensors to compute, by output name, tensor name or tensor id; the model's outputs by default. What they do
             not need is not computed.
+        until : str or int, optional
+            Name or index of a layer: compute what it gives (beside ``outputs``), and nothing that it does not need.
         mode : {"vendor", "float"}
             ``"vendor"`` reproduces the arithmetic of the vendor's runtime; ``"float"`` runs the same graph on real
             (dequantised) values without rounding: the difference is the price of quantisation.
@@ -222,10 +225,9 @@ class Model:
         >>> [int(array.argmax()) for array in scores.values()], int(mi.samples.digits().labels[0])
         ([7], 7)
         """
-        wanted = wanted_tensors(self._programs.network, outputs)
-        program = self._programs.get(mode, wanted.values(), step_limit)
-        feeds = bind_inputs(self._programs.network, inputs, mode, quantize)
-        require_inputs(self._programs.network, feeds, set(program.needed))
+        if until is not None:
+            outputs = [*(outputs or ()), *find_layer(self.network, until).outputs]
+        wanted, program, feeds = self._start(inputs, outputs, mode, quantize, step_limit)
         values = execute(program, feeds)
         found = {name: values[tensor] for name, tensor in wanted.items()}
         if dequantize:
@@ -250,44 +252,61 @@ class Model:
         Trace
             Mapping from tensor id or name to array, with ``.stats`` and ``.outputs``.
         """
-        wanted = wanted_tensors(self._programs.network, None)
-        program = self._programs.get(mode, wanted.values(), step_limit)
-        feeds = bind_inputs(self._programs.network, inputs, mode, quantize)
-        require_inputs(self._programs.network, feeds, set(program.needed))
+        _, program, feeds = self._start(inputs, None, mode, quantize, step_limit)
         return Trace(self._programs.network, execute(program, feeds, keep_all=True))
 
     def session(
-        self, inputs: Inputs, *, mode: str = "vendor", quantize: bool = False, step_limit: int = STEP_LIMIT
+        self,
+        inputs: Inputs,
+        *,
+        mode: str = "vendor",
+        quantize: bool = False,
+        step_limit: int = STEP_LIMIT,
+        keep_bytes: int = KEEP_BYTES,
     ) -> Session:
-        """A run that goes layer by layer: ``step``, ``run_to``, ``finish``.
+        """A run that goes layer by layer and back: the debugger.
 
         Parameters
         ----------
         inputs, mode, quantize, step_limit
             As for :meth:`run`.
+        keep_bytes : int
+            Memory for values that going back would otherwise have to compute again.
 
         Returns
         -------
         Session
         """
-        wanted = wanted_tensors(self._programs.network, None)
+        _, program, feeds = self._start(inputs, None, mode, quantize, step_limit)
+        return Session(self._programs.network, program, feeds, mode, keep_bytes)
+
+    def _start(
+        self, inputs: Inputs, outputs: Sequence[str | int] | None, mode: str, quantize: bool, step_limit: int
+    ) -> tuple[dict[str, int], Program, dict[int, np.ndarray]]:
+        """Result names by tensor, the program that computes them, and the checked inputs."""
+        network = self._programs.network
+        wanted = wanted_tensors(network, outputs)
         program = self._programs.get(mode, wanted.values(), step_limit)
-        feeds = bind_inputs(self._programs.network, inputs, mode, quantize)
-        require_inputs(self._programs.network, feeds, set(program.needed))
-        return Session(self._programs.network, program, feeds)
+        feeds = bind_inputs(network, inputs, mode, quantize)
+        require_inputs(network, feeds, set(program.needed))
+        return wanted, program, feeds
+
+    def stats(self, by: str = "tensor") -> pd.DataFrame:
+        """Statistics of every constant, by tensor or by channel: see :func:`mlinspect.analysis.stats.stats`."""
+        from mlinspect.analysis.stats import stats
+
+        return stats(self, by)
+
+    def save(self, path: str | Path, *, release: str = "newest", weights: str = "inline") -> None:
+        """Write the model's file, in the newest layout: see :func:`mlinspect.save.save`."""
+        save.save(self.network, path, release=release, weights=weights)
 
     def summary(self) -> dict[str, Any]:
         """The facts that the card shows, as plain data."""
-        from mlinspect import card
-
         return card.summary(self.network, self.name, self.nbytes)
 
     def __repr__(self) -> str:
-        from mlinspect import card
-
         return card.text(self.network, self.name, self.nbytes)
 
     def _repr_html_(self) -> str:
-        from mlinspect import card
-
         return card.html(self.network, self.name, self.nbytes)

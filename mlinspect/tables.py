@@ -124,33 +124,6 @@ COLUMNS["outputs"] = [
 _INDEXED = ("layers", "tensors")
 
 
-def describe(table: str) -> pd.DataFrame:
-    """What the columns of a table mean.
-
-    Parameters
-    ----------
-    table : {"layers", "tensors", "quant", "edges", "inputs", "outputs", "attrs"}
-
-    Returns
-    -------
-    DataFrame
-        column, dtype, unit, meaning; one row a column, the index first where the table has a named one.
-
-    Raises
-    ------
-    KeyError
-        When there is no such table.
-
-    Examples
-    --------
-    >>> describe("edges").set_index("column").unit["producer"]
-    'layer id'
-    """
-    if table not in COLUMNS:
-        raise KeyError(f"no table {table!r}; the tables are {', '.join(COLUMNS)}")
-    return pd.DataFrame(COLUMNS[table], columns=["column", "dtype", "unit", "meaning"])
-
-
 def layers(network: ir.Network, references: Mapping[int, str] | None = None) -> pd.DataFrame:
     """One row a layer, in execution order, subgraph after subgraph.
 

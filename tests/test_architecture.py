@@ -34,7 +34,8 @@ ROOMS = {
     "extract": ["constants", "errors", "execute", "formats", "infer", "ir", "save"],
     "analysis": ["constants", "errors", "execute", "ir", "kernels", "macs", "tables"],
     "plot": ["analysis", "constants", "errors", "execute", "ir", "macs", "tables"],
-    "style": ["tables"],
+    "glossary": ["analysis", "tables"],
+    "style": ["analysis", "tables"],
     "widgets": ["analysis", "card", "constants", "errors", "execute", "html", "ir", "macs", "plot", "style", "tables"],
 }
 ROOMS["model"] = [*ROOMS, "flatbuffer", "formats"]

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from mlinspect import ir, tables
+from mlinspect.glossary import describe
 from mlinspect.macs import MACS, count_macs, count_params
 
 TABLES = ["layers", "tensors", "quant", "edges", "inputs", "outputs", "attrs"]
@@ -75,7 +76,7 @@ def test_describe_explains_every_column_of_the_design(name):
         "outputs": "position tensor name dtype shape layout scale zero_point binding_id",
         "attrs": "layer name op attr value",
     }
-    about = tables.describe(name)
+    about = describe(name)
     assert about.columns.tolist() == ["column", "dtype", "unit", "meaning"]
     assert [c for c in about.column if c in design[name].split()] == design[name].split()
     assert (about.meaning.str.len() > 5).all()
@@ -83,7 +84,7 @@ def test_describe_explains_every_column_of_the_design(name):
 
 def test_describe_says_which_tables_there_are():
     with pytest.raises(KeyError, match="layers, tensors"):
-        tables.describe("layer")
+        describe("layer")
 
 
 def test_layers():

@@ -1,0 +1,42 @@
+"""What the columns of every table mean."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from mlinspect import tables
+from mlinspect.analysis import columns, columns_runs
+
+COLUMNS = tables.COLUMNS | columns.COLUMNS | columns_runs.COLUMNS
+
+
+def describe(table: str | None = None) -> pd.DataFrame:
+    """What the columns of a table mean.
+
+    Parameters
+    ----------
+    table : str, optional
+        ``"layers"``, ``"tensors"``, ``"quant"``, ``"stats"``, ``"compare"``, ...; without it, every table's columns.
+
+    Returns
+    -------
+    DataFrame
+        column, dtype, unit, meaning (with the reading: what is good, what is bad); one row a column, the index first
+        where the table has a named one. Over all tables, a column ``table`` comes first.
+
+    Raises
+    ------
+    KeyError
+        There is no such table.
+
+    Examples
+    --------
+    >>> describe("edges").set_index("column").unit["producer"]
+    'layer id'
+    """
+    if table is None:
+        rows = [(name, *row) for name, declared in COLUMNS.items() for row in declared]
+        return pd.DataFrame(rows, columns=["table", "column", "dtype", "unit", "meaning"])
+    if table not in COLUMNS:
+        raise KeyError(f"no table {table!r}; the tables are {', '.join(COLUMNS)}")
+    return pd.DataFrame(COLUMNS[table], columns=["column", "dtype", "unit", "meaning"])
