@@ -45,12 +45,20 @@ def affine(tensor: ir.Tensor) -> Affine:
 
 def source(call: Call, i: int = 0) -> Affine:
     """Parameters of an operand."""
-    return affine(call.inputs[i])
+    return _kept(call, "inputs", i)
 
 
 def target(call: Call, i: int = 0) -> Affine:
     """Parameters of a result."""
-    return affine(call.outputs[i])
+    return _kept(call, "outputs", i)
+
+
+def _kept(call: Call, side: str, i: int) -> Affine:
+    key = f"{side}{i}"
+    if key not in call.memo:
+        call.memo[key] = affine(getattr(call, side)[i])
+    found: Affine = call.memo[key]
+    return found
 
 
 def activation_of(call: Call) -> str:

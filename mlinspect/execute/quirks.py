@@ -13,6 +13,8 @@ MSLITE: tuple[tuple[str, str, str], ...] = (
         "followed",
     ),
     ("Activation", "int8 LEAKY_RELU does not scale the zero point of the negative side", "followed"),
+    ("Activation", "tanh of NaN, infinity and numbers beyond 1.5e6 is -1", "followed"),
+    ("ActivationGrad", "the gradient of ELU takes expm1 for exp", "followed"),
     ("Activation", "int8 SIGMOID never computes the entry of 127", "not followed: that entry is computed"),
     (
         "AddFusion",

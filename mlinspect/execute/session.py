@@ -430,7 +430,9 @@ class Session:
         watched = {index for _, index, _ in self._watched}
         made = {i: a for i, a in values.items() if i in state.values or a is not before.get(i)}
         if live is not None:
-            made = {i: a for i, a in made.items() if i in live or i in step.outputs or i in watched}
+            # constants and inputs that an optimiser wrote to are kept, too
+            kept = {*live, *step.outputs, *watched, *state.program.constants, *self._feeds}
+            made = {i: a for i, a in made.items() if i in kept}
         return replace(state, values=made)
 
     def _results(self, step: Step) -> dict[int, Any]:
