@@ -35,8 +35,8 @@ ROOMS = {
     "analysis": ["constants", "errors", "execute", "ir", "kernels", "macs", "tables"],
     "plot": ["analysis", "constants", "errors", "execute", "ir", "macs", "tables"],
     "glossary": ["analysis", "tables"],
-    "style": ["analysis", "tables"],
-    "widgets": ["analysis", "card", "constants", "errors", "execute", "html", "ir", "macs", "plot", "style", "tables"],
+    "style": ["glossary"],
+    "widgets": ["analysis", "card", "constants", "errors", "execute", "html", "ir", "kernels", "tables"],
 }
 ROOMS["model"] = [*ROOMS, "flatbuffer", "formats"]
 ROOMS["build"] = [*ROOMS]

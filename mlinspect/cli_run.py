@@ -1,0 +1,240 @@
+"""The command line's part that computes: ``mlinspect run|trace|compare``.
+
+``compare`` exits with 1 when a layer falls below ``--min-sqnr``, so that a CI job can refuse a model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+
+    from mlinspect.model import Model
+
+COMPARED = [
+    "name_a",
+    "name_b",
+    "kind",
+    "matched",
+    "sqnr_db",
+    "cosine",
+    "max_abs",
+    "equal",
+    "divergent",
+    "first",
+    "note",
+]
+
+
+def add_commands(commands: Any) -> None:
+    """Add the sub-parsers of ``run``, ``trace`` and ``compare`` to what ``add_subparsers`` gave.
+
+    Each sets ``run`` to a function of the parsed options that gives the exit code.
+
+    Examples
+    --------
+    >>> parser = argparse.ArgumentParser()
+    >>> add_commands(parser.add_subparsers())
+    >>> parser.parse_args(["compare", "a.ms", "b.ms", "--input", "x.npy", "--min-sqnr", "20"]).min_sqnr
+    20.0
+    """
+    run = commands.add_parser(
+        "run", help="compute a model's outputs", description="Compute a model's outputs in numpy."
+    )
+    _add_model(run)
+    run.add_argument("--until", metavar="LAYER", help="compute only as far as this layer (name or index), and give it")
+    run.add_argument("--npz", metavar="OUT", help="write the outputs as arrays by name")
+    run.set_defaults(run=_run)
+    trace = commands.add_parser("trace", help="statistics of every tensor of a run")
+    _add_model(trace)
+    trace.add_argument("--npz", metavar="OUT", help="write every tensor as t<id>, with their names")
+    trace.set_defaults(run=_trace)
+    compare = commands.add_parser(
+        "compare",
+        help="compare two models, or a model and a dump, layer by layer",
+        description="Compare layer by layer; exit code 1 when a layer falls below --min-sqnr.",
+    )
+    compare.add_argument("a", metavar="A", help="model file or dump (a file or folder): what B is measured against")
+    compare.add_argument("b", metavar="B", help="model file or dump; or float, vendor: model A in that mode")
+    _add_input(compare)
+    compare.add_argument("--mode-a", choices=("vendor", "float"), default="vendor", help="arithmetic of A")
+    compare.add_argument("--mode-b", choices=("vendor", "float"), default="vendor", help="arithmetic of B")
+    compare.add_argument("--min-sqnr", type=float, metavar="DB", help="exit with 1 when a layer has less")
+    _add_out(compare)
+    compare.set_defaults(run=_compare)
+
+
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE")
+    _add_input(parser)
+    parser.add_argument("--mode", choices=("vendor", "float"), default="vendor", help="arithmetic (default: vendor)")
+    _add_out(parser)
+
+
+def _add_input(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--input",
+        metavar="[NAME=]FILE",
+        action="append",
+        default=[],
+        help=".npy, .npz (by name) or raw numbers; real values are quantised where the model wants it; once an input",
+    )
+
+
+def _add_out(parser: argparse.ArgumentParser) -> None:
+    out = parser.add_mutually_exclusive_group()
+    for kind in WRITERS:
+        out.add_argument(f"--{kind}", metavar="OUT", help=f"write {kind} to this file; - for stdout")
+
+
+def _run(options: argparse.Namespace) -> int:
+    import pandas as pd
+
+    model = _open(options.file)
+    inputs = _inputs(options.input, model)
+    wanted = None
+    if options.until is not None:
+        from mlinspect.execute.session import find_layer
+
+        wanted = find_layer(model.network, _key(options.until)).outputs
+    found = model.run(inputs, outputs=wanted, mode=options.mode, quantize=True)
+    if options.npz:
+        _save(options.npz, found)
+    rows = [{"name": name, "dtype": str(a.dtype), "shape": a.shape, "values": a.tolist()} for name, a in found.items()]
+    _give(pd.DataFrame(rows), options, lambda table: table.assign(values=[_brief(a) for a in found.values()]))
+    return 0
+
+
+def _brief(array: np.ndarray) -> str:
+    flat = array.reshape(-1)
+    text = ", ".join(f"{x:.6g}" if array.dtype.kind == "f" else str(x) for x in flat[:12])
+    return text + (", ..." if flat.size > 12 else "")
+
+
+def _trace(options: argparse.Namespace) -> int:
+    model = _open(options.file)
+    trace = model.trace(_inputs(options.input, model), mode=options.mode, quantize=True)
+    if options.npz:
+        trace.to_npz(options.npz)
+    _give(trace.stats.reset_index(), options, lambda table: table)
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    from mlinspect.analysis.compare import compare
+
+    a = _operand(options.a)
+    b = options.b if options.b in ("float", "vendor") else _operand(options.b)
+    modes = (options.mode_a, options.mode_b)
+    model = next((one for one in (a, b) if hasattr(one, "layers")), None)
+    inputs = _inputs(options.input, model) if model is not None else None
+    table = compare(a, b, inputs, modes=modes, threshold_db=options.min_sqnr).reset_index()
+    _give(table, options, lambda table: table[COMPARED])
+    first = table[table["first"]]
+    for _, row in first.iterrows():
+        found = f"{row.sqnr_db:.1f} dB" if row.sqnr_db == row.sqnr_db else row.note or row.matched
+        print(f"first divergent layer: {row.name_a or row.name_b} ({found})", file=sys.stderr)
+    return int(options.min_sqnr is not None and len(first) > 0)
+
+
+def _operand(path: str) -> Any:
+    """A model, or a dump where the path is a folder or a kind of file that dumps come in."""
+    from mlinspect.analysis.dump_files import ARMNN_SUFFIXES, RAW
+    from mlinspect.analysis.dumps import read_dump
+
+    dumped = Path(path).is_dir() or Path(path).suffix in (*ARMNN_SUFFIXES, *RAW, ".npz", ".npy", ".csv")
+    return read_dump(path) if dumped else _open(path)
+
+
+def _open(path: str) -> Model:
+    import mlinspect
+
+    return mlinspect.open(path)
+
+
+def _key(layer: str) -> int | str:
+    return int(layer) if layer.isdigit() else layer
+
+
+def _inputs(given: list[str], model: Model) -> dict[str | int, np.ndarray]:
+    """Files by input name or position; raw numbers in the input's own shape and type."""
+    import numpy as np
+
+    from mlinspect.analysis.dumps import read_dump
+    from mlinspect.errors import InputError
+    from mlinspect.execute.values import numpy_dtype
+
+    found: dict[str | int, Any] = {}
+    ports = model.network.graphs[0].inputs
+    names = [port.name for port in ports]
+    for number, text in enumerate(given):
+        name, equals, path = text.rpartition("=")
+        key: str | int = name if equals else number
+        file = Path(path)
+        if file.suffix == ".npz":
+            with np.load(file, allow_pickle=False) as stored:
+                found |= {key: stored[key] for key in stored.files}
+        elif file.suffix == ".npy":
+            found[key] = np.load(file, allow_pickle=False)
+        else:
+            position = names.index(name) if name in names else number
+            if position >= len(ports):
+                raise InputError(f"{path}: the model takes {len(ports)} inputs")
+            tensor = model.network.tensors[ports[position].tensor]
+            array = read_dump(file, shape=tensor.shape)[file.stem]
+            one_byte = array.itemsize == numpy_dtype(tensor).itemsize == 1
+            found[key] = array.view(numpy_dtype(tensor)) if one_byte else array
+    return found
+
+
+def _save(path: str, arrays: dict[str, np.ndarray]) -> None:
+    import numpy as np
+
+    np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+
+
+def _give(table: pd.DataFrame, options: argparse.Namespace, shown: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
+    """Write a table in the form that was asked for, or show people the part of it that tells."""
+    for kind, write in WRITERS.items():
+        if out := getattr(options, kind):
+            text = write(shown(table) if kind == "markdown" else table)
+            if out == "-":
+                sys.stdout.write(text)
+            else:
+                Path(out).write_text(text, encoding="utf-8")
+            return
+    from mlinspect.card import printable
+
+    text = shown(table).to_string(index=False, max_colwidth=48, na_rep="", float_format=lambda x: f"{x:.6g}")
+    print("\n".join(printable(line) for line in text.split("\n")))
+
+
+def _json(table: pd.DataFrame) -> str:
+    """JSON has no infinity: it is written as text."""
+    plain = table.astype(object).replace({math.inf: "inf", -math.inf: "-inf"})
+    return plain.to_json(orient="records", indent=1, default_handler=str, double_precision=15, force_ascii=False) + "\n"
+
+
+def _csv(table: pd.DataFrame) -> str:
+    nested = {c: [json.dumps(v) for v in table[c]] for c in table if table[c].map(type).isin([list, tuple]).any()}
+    return table.assign(**nested).to_csv(index=False)
+
+
+def _markdown(table: pd.DataFrame) -> str:
+    def cell(value: Any) -> str:
+        text = f"{value:.6g}" if isinstance(value, float) else str(value)
+        return text.replace("|", "\\|").replace("\n", " ")
+
+    rows = [[str(c) for c in table], ["---"] * len(table.columns), *table.astype(object).fillna("").values.tolist()]
+    return "".join("| " + " | ".join(map(cell, row)) + " |\n" for row in rows)
+
+
+WRITERS: dict[str, Callable[[pd.DataFrame], str]] = {"csv": _csv, "json": _json, "markdown": _markdown}

@@ -1,0 +1,135 @@
+"""``mlinspect run|trace|compare``: what they print, write and exit with."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mlinspect as mi
+from mlinspect.cli_run import add_commands
+
+DUMPS = Path(__file__).parent / "data" / "dumps"
+IMAGE = mi.samples.digits().images[:1, ..., None].astype(np.float32) / 16
+
+
+def command(*arguments: object) -> int:
+    parser = argparse.ArgumentParser()
+    add_commands(parser.add_subparsers(required=True))
+    options = parser.parse_args([str(mi.samples.path(a)) if a in mi.samples.names() else str(a) for a in arguments])
+    return options.run(options)
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    np.save(tmp_path / "x.npy", IMAGE)
+    return tmp_path / "x.npy"
+
+
+def test_run_shows_and_writes_outputs(image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    want = mi.open(mi.samples.path("digits_cnn_u8.armnn")).run(IMAGE, quantize=True)["output"]
+    assert command("run", "digits_cnn_u8.armnn", "--input", image) == 0
+    assert ", ".join(map(str, want[0])) in capsys.readouterr().out
+    assert command("run", "digits_cnn_u8.armnn", "--input", image, "--npz", tmp_path / "out.npz", "--json", "-") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["name"], found["dtype"], found["values"]) == ("output", "uint8", want.tolist())
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["output"], want)
+
+
+def test_run_until_a_layer(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = mi.open(mi.samples.path("digits_cnn.ms")).trace(IMAGE)
+    for layer in ("/Add", "5"):
+        assert command("run", "digits_cnn.ms", "--input", f"image={image}", "--until", layer, "--json", "-") == 0
+        (found,) = json.loads(capsys.readouterr().out)
+        np.testing.assert_array_equal(np.float32(found["values"]), trace["/Add"])
+
+
+@pytest.mark.parametrize("form", ["npz", "raw", "stored"])
+def test_inputs_come_in_several_forms(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / {"npz": "x.npz", "raw": "x.input", "stored": "x.bin"}[form]
+    if form == "npz":
+        np.savez(file, image=IMAGE)
+    else:
+        stored = np.rint(IMAGE * 255).astype(np.uint8)
+        file.write_bytes((IMAGE if form == "raw" else stored).tobytes())
+    command("run", "digits_cnn_u8.armnn", "--input", file, "--json", "-")
+    (found,) = json.loads(capsys.readouterr().out)
+    model = mi.open(mi.samples.path("digits_cnn_u8.armnn"))
+    given = stored if form == "stored" else IMAGE
+    assert found["values"] == model.run(given, quantize=True)["output"].tolist()
+
+
+def test_inputs_that_do_not_fit(tmp_path: Path, image: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(bytes(7))
+    with pytest.raises(mi.InputError, match=r"7 elements of uint8 do not fill \[1, 8, 8, 1\]"):
+        command("run", "digits_cnn.ms", "--input", tmp_path / "x.bin")
+    with pytest.raises(mi.InputError, match="the model takes 1 inputs"):
+        command("run", "digits_cnn.ms", "--input", image, "--input", tmp_path / "x.bin")
+    with pytest.raises(mi.InputError, match="no array was given for 'image'"):
+        command("run", "digits_cnn.ms")
+
+
+def test_trace(image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("trace", "digits_cnn.ms", "--input", image, "--npz", tmp_path / "t.npz", "--csv", "-") == 0
+    table = pd.read_csv(io.StringIO(capsys.readouterr().out))
+    stats = mi.open(mi.samples.path("digits_cnn.ms")).trace(IMAGE).stats
+    assert table.name.tolist() == stats.name.tolist()
+    np.testing.assert_allclose(table["max"], stats["max"])
+    assert json.loads(table["shape"][0]) == [1, 8, 8, 1]
+    assert len(np.load(tmp_path / "t.npz").files) == len(stats) + 1
+    command("trace", "digits_cnn.ms", "--input", image)
+    assert "/res/Conv" in capsys.readouterr().out
+
+
+def test_compare_refuses_what_falls_below(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    models = "digits_cnn.ms", "digits_cnn_wq4.ms"
+    assert command("compare", *models, "--input", image, "--min-sqnr", 20) == 0
+    assert "divergent" not in capsys.readouterr().err
+    assert command("compare", *models, "--input", image, "--min-sqnr", 26) == 1
+    told = capsys.readouterr()
+    assert told.err == "first divergent layer: /pw/Conv (25.3 dB)\n"
+    assert told.out.split()[0] == "name_a"
+    assert command("compare", *models, "--input", image) == 0
+
+
+def test_compare_writes_every_form(image: Path, tmp_path: Path) -> None:
+    for kind in ("json", "csv", "markdown"):
+        command("compare", "digits_cnn_u8.armnn", "float", "--input", image, f"--{kind}", tmp_path / kind)
+    records = json.loads((tmp_path / "json").read_text())
+    table = pd.read_csv(tmp_path / "csv")
+    lines = (tmp_path / "markdown").read_text().splitlines()
+    assert len(records) == len(table) == len(lines) - 2 == 16
+    assert [r["sqnr_db"] for r in records] == pytest.approx(table.sqnr_db)
+    assert records[0]["shape_a"] == [1, 8, 8, 32]
+    assert lines[2].split("|")[1].strip() == records[0]["name_a"]
+    assert {len(line.split("|")) for line in lines} == {13}
+
+
+def test_infinity_in_json(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command("compare", "digits_cnn.ms", "digits_cnn.ms", "--input", image, "--json", "-")
+    assert {record["sqnr_db"] for record in json.loads(capsys.readouterr().out)} == {"inf"}
+
+
+def test_compare_with_a_dump(image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        command("compare", "digits_cnn_u8.armnn", DUMPS / "executenetwork.txt", "--input", image, "--min-sqnr", 99) == 0
+    )
+    assert command("compare", "digits_cnn_int8.ms", DUMPS / "benchmark", "--input", image, "--min-sqnr", 99) == 0
+    assert command("compare", DUMPS / "onnxruntime.npz", DUMPS / "onnxruntime.npz", "--min-sqnr", 99) == 0
+    capsys.readouterr()
+    other = (DUMPS / "executenetwork.txt").read_text().replace('"layerName": "head"', '"layerName": "tail"')
+    (tmp_path / "log.txt").write_text(other)
+    assert command("compare", "digits_cnn_u8.armnn", tmp_path / "log.txt", "--input", image, "--min-sqnr", 20) == 0
+    assert "in the dump, but not in the model" in capsys.readouterr().out
+
+
+def test_modes(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = command("compare", "digits_cnn_u8.armnn", "digits_cnn_u8.armnn", "--mode-b", "float", "--input", image)
+    first = capsys.readouterr().out
+    assert one == command("compare", "digits_cnn_u8.armnn", "float", "--input", image) == 0
+    assert capsys.readouterr().out == first
