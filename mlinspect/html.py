@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 
+MAX_ROWS = 100  # rows that a table shows; the DataFrame has them all
 MAX_NAME = 60  # characters of a name that are shown; the whole name is its tooltip
 
 
@@ -141,6 +143,80 @@ def page(body: str) -> str:
     True
     """
     return f"<div class='mli'><style>{CSS}</style>{body}</div>"
+
+
+def number(value: Any) -> str:
+    """A figure of a table, to four digits; empty where it is missing.
+
+    Examples
+    --------
+    >>> number(0.123456), number(7), number(float("nan")), number(None)
+    ('0.1235', '7', '', '')
+    """
+    missing = value is None or value != value or str(value) == "<NA>"
+    return "" if missing else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def trace(stats: Any, nbytes: int) -> str:
+    """A trace: every tensor that was computed, with its range and what is suspicious in it.
+
+    Parameters
+    ----------
+    stats : DataFrame
+        ``Trace.stats``.
+    nbytes : int
+        Of all arrays together.
+    """
+    shown = stats.head(MAX_ROWS)
+    rows = [
+        [str(tensor), code(row["name"]), escape(str(row["dtype"])), shape_text(row["shape"])]
+        + [number(row[name]) for name in ("min", "max", "mean")]
+        + [", ".join(_suspicious(row)) or "", ""]
+        for tensor, row in zip(shown.index, shown.to_dict("records"), strict=True)
+    ]
+    more = len(stats) - len(rows)
+    rest = f"<div class='mli-more'>{more:,} more in <code class='mli-c'>.stats</code></div>" if more else ""
+    columns = ("tensor", "name", "type", "shape", "min", "max", "mean", "", "")
+    body = f"<div class='mli-body'>{table(columns, rows, numbers=(0, 4, 5, 6))}</div>{rest}"
+    return page(head("Trace", [f"{len(stats):,} tensors", bytes_text(nbytes)]) + body)
+
+
+def _suspicious(row: dict[str, Any]) -> list[str]:
+    found = [
+        f"<b>{number(row[name])} {word}</b>"
+        for name, word in (("nan", "NaN"), ("inf", "Inf"))
+        if number(row[name]) not in ("", "0")
+    ]
+    if number(row["range_used"]) and row["range_used"] < 1 / 8:
+        found.append(f"{row['range_used']:.0%} of the range used")
+    return found
+
+
+def _layer(row: dict[str, Any]) -> list[str]:
+    return [str(row["layer"]), code(row["name"]), escape(str(row["op"])), shape_text(row["shape"])]
+
+
+def session(facts: Sequence[str], history: Any, length: int) -> str:
+    """A session: where it stands, and the layers that it computed last.
+
+    Parameters
+    ----------
+    facts : sequence of str
+        Lines of plain text.
+    history : DataFrame
+        ``Session.history``.
+    length : int
+        Layers in all.
+    """
+    shown = history.tail(10)
+    rows = [
+        [str(position), *_layer(row), f"{row['seconds'] * 1e3:.3g}", ""]
+        for position, row in zip(shown.index, shown.to_dict("records"), strict=True)
+    ]
+    lines = "".join(f"<div>{escape(fact)}</div>" for fact in facts)
+    columns = ("position", "layer", "name", "operator", "shape", "ms", "")
+    last = table(columns, rows, numbers=(0, 1, 5)) if rows else ""
+    return page(head("Session", [f"{len(history)} of {length} layers computed"]) + lines + last)
 
 
 # JupyterLab's theme variables come first; without them the colours follow the page's or the system's theme.
