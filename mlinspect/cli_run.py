@@ -19,19 +19,8 @@ if TYPE_CHECKING:
 
     from mlinspect.model import Model
 
-COMPARED = [
-    "name_a",
-    "name_b",
-    "kind",
-    "matched",
-    "sqnr_db",
-    "cosine",
-    "max_abs",
-    "equal",
-    "divergent",
-    "first",
-    "note",
-]
+COMPARED = ["name_a", "name_b", "kind", "matched", "sqnr_db", "cosine", "max_abs", "equal"]
+COMPARED += ["divergent", "first", "note"]
 
 
 def add_commands(commands: Any) -> None:
@@ -46,9 +35,7 @@ def add_commands(commands: Any) -> None:
     >>> parser.parse_args(["compare", "a.ms", "b.ms", "--input", "x.npy", "--min-sqnr", "20"]).min_sqnr
     20.0
     """
-    run = commands.add_parser(
-        "run", help="compute a model's outputs", description="Compute a model's outputs in numpy."
-    )
+    run = commands.add_parser("run", help="compute a model's outputs in numpy")
     _add_model(run)
     run.add_argument("--until", metavar="LAYER", help="compute only as far as this layer (name or index), and give it")
     run.add_argument("--npz", metavar="OUT", help="write the outputs as arrays by name")
@@ -224,7 +211,7 @@ def _json(table: pd.DataFrame) -> str:
 
 
 def _csv(table: pd.DataFrame) -> str:
-    nested = {c: [json.dumps(v) for v in table[c]] for c in table if table[c].map(type).isin([list, tuple]).any()}
+    nested = {str(c): [json.dumps(v) for v in table[c]] for c in table if table[c].map(type).isin([list, tuple]).any()}
     return table.assign(**nested).to_csv(index=False)
 
 
