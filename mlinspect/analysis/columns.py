@@ -138,6 +138,48 @@ COLUMNS["lint"] = [
     ("fix", "str", "", "what to do"),
 ]
 
+COLUMNS["cost"] = [
+    ("layer", "int64", "id", "index: the layer, in execution order"),
+    ("name", "str", "", "the layer's name in the file"),
+    ("op", "category", "", "the format's own name of the operator"),
+    ("kind", "category", "", "the operator in the vocabulary that both formats share"),
+    ("graph", "int64", "id", "graph that the layer belongs to; 0 is the main graph"),
+    ("macs", "Int64", "multiply-adds", "products of weights or matrices in one run; NA when a size is unknown"),
+    (
+        "other_ops",
+        "Int64",
+        "operations",
+        "other arithmetic in one run: biases, activations, comparisons, roundings, functions; NA when unknown",
+    ),
+    ("params", "int64", "elements", "elements of the constants it computes with (no shapes, axes or indices)"),
+    ("weight_bytes", "int64", "bytes", "all constants that the layer reads, as stored"),
+    ("weight_bytes_logical", "Int64", "bytes", "the same once unpacked, in their own type"),
+    ("bytes_in", "Int64", "bytes", "activations that the layer reads, each once"),
+    ("bytes_out", "Int64", "bytes", "activations that it gives"),
+    (
+        "intensity",
+        "float64",
+        "operations / byte",
+        "(2 macs + other_ops) / (weight_bytes_logical + bytes_in + bytes_out); below about 10 memory sets the time",
+    ),
+]
+COLUMNS["liveness"] = [
+    ("step", "int64", "", "index: position in the order of execution"),
+    ("layer", "int64", "id", "layer that runs"),
+    ("name", "str", "", "its name"),
+    ("live_bytes", "Int64", "bytes", "activations in memory while it runs, its inputs and outputs included"),
+    ("tensors", "object", "tensor ids", "the activations in memory"),
+    ("allocated", "object", "tensor ids", "those of them that begin to live here"),
+    ("freed", "object", "tensor ids", "those of them that nobody needs afterwards"),
+]
+COLUMNS["peak_tensors"] = [
+    ("tensor", "int64", "id", "index: an activation in memory at the peak"),
+    ("name", "str", "", "its name"),
+    ("shape", "object", "elements", "its shape"),
+    ("bytes", "Int64", "bytes", "its size"),
+    ("share", "float64", "share", "part of the peak"),
+]
+
 
 def frame(table: str, columns: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Lists by column, or rows -> DataFrame with the declared columns, the first the index if its meaning says so."""
