@@ -6,6 +6,7 @@ Functions take real float32 values and give real ones, which ``bind_armnn`` enco
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -270,6 +271,11 @@ def batch_matmul(call: Call, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 # --- pooling, reductions, normalisation --------------------------------------------------------------------------
 
 
+# Arm NN asks whether a window starts behind the image after it has moved the start to the image's end; not so along X of
+# Pooling2d
+_FROM_NOWHERE = (math.inf, math.inf, math.inf)
+
+
 @armnn("Pooling2d", "Pooling3d")
 def pooling(call: Call, x: np.ndarray) -> np.ndarray:
     a = call.attrs
@@ -288,6 +294,7 @@ def pooling(call: Call, x: np.ndarray) -> np.ndarray:
         pads(a, *(ZYX if deep else YX)),
         output_size=shape[2:] if layout in ("NCHW", "NCDHW") else shape[1:-1],
         exclude_padding=a["paddingMethod"] == "Exclude",
+        zero_from=_FROM_NOWHERE if deep else (math.inf, x.shape[2] + 1),
     )
     return channels_back(result, layout)
 

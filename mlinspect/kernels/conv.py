@@ -270,7 +270,7 @@ def _approximate(
         *position, o = np.unravel_index(index, value.shape)
         return by_position()[*position, o // (filters // groups)], weights[o]
 
-    return approximate(value, bias, depth, squares, terms, order)
+    return approximate(value, bias, depth, (x, weights), squares, terms, order)
 
 
 def sum_squares(x: np.ndarray, groups: int) -> np.ndarray:

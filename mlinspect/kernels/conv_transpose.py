@@ -186,7 +186,8 @@ def conv2d_transpose_approximate(
         row, ky, meets_y = (a[:, :, None] for a in along(0, y))
         column, kx, meets_x = (a[:, None, :] for a in along(1, x_))
         n, o = n[:, None, None], o[:, None, None]
-        left = cells[n, row, column, o // (filters // groups)]
-        return left * (meets_y & meets_x)[..., None], weights[o, ky, kx]
+        meets = (meets_y & meets_x)[..., None]  # what does not meet adds 0, be it infinite or not
+        left, right = cells[n, row, column, o // (filters // groups)], weights[o, ky, kx]
+        return np.where(meets, left, _F(0)), np.where(meets, right, _F(0))
 
-    return approximate(value, bias, depth, squares, terms, (1, 2, 3))
+    return approximate(value, bias, depth, (x, weights), squares, terms, (1, 2, 3))

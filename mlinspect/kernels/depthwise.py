@@ -94,7 +94,8 @@ def _run(
     # a row is one run. The filters are repeated, pixel by pixel, until their runs are long, too.
     repeat = next(r for r in range(1, width + 1) if width % r == 0 and (r * filters >= _LONG or r == width))
     taps = np.tile(weights.astype(out.dtype, copy=False)[:, :, None], (1, 1, repeat, 1)).reshape(rows * columns, -1)
-    last = None if bias is None else np.tile(bias, repeat)
+    # a sum starts from +0, so that one of nothing but -0 is +0
+    last = np.zeros((), out.dtype) if bias is None else np.tile(bias + bias.dtype.type(0), repeat)
     block = min(out_height, max(1, _BLOCK // (width * filters)))
     pitch = (width + (columns - 1) * step_x // stride_x) * filters
     image = aligned(((block - 1) * stride_y + (rows - 1) * step_y + 1, stride_x, -(-pitch // 16) * 16), out.dtype)
@@ -118,10 +119,7 @@ def _run(
             np.multiply(pixels, tap, out=products)
             np.add(sums, products, out=sums)
         target = out[n, start : start + count].reshape(sums.shape)
-        if last is None:
-            target[...] = sums
-        else:
-            np.add(sums, last, out=target)
+        np.add(sums, last, out=target)
 
 
 def _load(

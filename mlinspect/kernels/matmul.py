@@ -186,7 +186,7 @@ def matmul_approximate(a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = N
         *outer, row, column = np.unravel_index(index, value.shape)
         return lefts[*outer, row], rights[*outer, column]
 
-    return approximate(value, bias, depth, squares, terms, (1,))
+    return approximate(value, bias, depth, (a, b), squares, terms, (1,))
 
 
 def adjugate(a: np.ndarray) -> np.ndarray:

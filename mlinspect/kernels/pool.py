@@ -122,6 +122,7 @@ def pool(
     *,
     output_size: Sequence[int] | None = None,
     exclude_padding: bool = False,
+    zero_from: Sequence[float] | None = None,
 ) -> np.ndarray:
     """Largest, average or root-mean-square value of every window.
 
@@ -139,11 +140,14 @@ def pool(
     exclude_padding : bool
         What averages are divided by. True: the number of real cells. False: the window's area, padding included, but
         cut where the padding ends.
+    zero_from : sequence of float, optional
+        By spatial axis: windows that start at this cell or after give 0; by default those without a real cell. Such a
+        window that starts before has the maximum -FLT_MAX and the average 0, or NaN if padding is excluded.
 
     Returns
     -------
     ndarray of float32, shape (N, *output_size, C)
-        Padding is never a maximum. A window without a real cell gives 0.
+        Padding is never a maximum. A window that ends before the first real cell gives 0.
 
     Notes
     -----
@@ -165,14 +169,15 @@ def pool(
         output_size = [pool_output_size(*axis) for axis in zip(spatial, window, steps, padding, strict=True)]
     size = tuple(output_size)
 
-    spans, padded = [], []
-    for n_in, n_out, w, s, (begin, end) in zip(spatial, size, window, steps, padding, strict=True):
+    spans, padded, shown = [], [], []
+    for n_in, n_out, w, s, (begin, end), limit in zip(
+        spatial, size, window, steps, padding, zero_from or spatial, strict=True
+    ):
         start = np.arange(n_out) * s - begin
         stop = np.minimum(start + w, n_in + end)
         padded.append(stop - start)
         spans.append(np.clip([start, stop], 0, n_in))
-    real = _area([stop - start for start, stop in spans])
-
+        shown.append(((stop > 0) & (start < limit)).astype(int))
     def fold(values: np.ndarray, mode: str) -> np.ndarray:
         if np.prod(size) < np.prod(window):
             return _by_window(values, spans, size, mode)
@@ -187,12 +192,14 @@ def pool(
         out = fold(x, "max")
     else:
         out = fold(x * x if algorithm == "l2" else x, "sum")
-        divisor = real if exclude_padding else _area(padded)
-        out /= np.maximum(divisor, 1).astype(np.float32)
+        divisor = _area([stop - start for start, stop in spans] if exclude_padding else padded)
+        with np.errstate(invalid="ignore"):
+            out /= divisor.astype(np.float32)
         if algorithm == "l2":
             np.sqrt(out, out=out)
-    if not real.all():
-        out[np.broadcast_to(real == 0, out.shape)] = 0
+    hidden = _area(shown) == 0
+    if hidden.any():
+        out[np.broadcast_to(hidden, out.shape)] = 0
     return out
 
 

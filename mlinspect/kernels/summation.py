@@ -2,12 +2,14 @@
 
 Arm NN's reference backend adds float32 products one after the other; BLAS in an order of its own. The two differ by
 parts in 10^6. That shows in a stored result only where the value lies as close to a rounding tie: such elements, well
-under 1 % of an 8-bit tensor, are summed once more, in the vendor's order.
+under 1 % of an 8-bit tensor, are summed once more, in the vendor's order. So are float32 sums that may have overflowed
+on the way.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,6 +22,7 @@ from mlinspect.kernels.quantize import quantize
 _F = np.float32
 _ULP = 2.0**-24  # a float32 rounding moves a number by this part of it at most
 _BLOCK = 1 << 16  # elements whose scratch stays in the cache
+_HUGE = 1e38  # sums below this never overflow
 _ALL_SAFE = np.uint64(0x0101010101010101)  # eight times True
 
 Terms = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -39,18 +42,23 @@ class Approximate(NamedTuple):
         Called only when somebody must know.
     at : callable
         ``at(index) -> ndarray of float32``: the values at flat indices as the vendor sums them.
+    may_overflow : callable
+        ``may_overflow() -> bool``: whether finite operands are so large that partial sums may exceed float32. Called
+        only when a value is not finite or huge.
     """
 
     value: np.ndarray
     relative: float
     absolute: Callable[[np.ndarray | None], np.ndarray]
     at: Callable[[np.ndarray], np.ndarray]
+    may_overflow: Callable[[], bool] = lambda: False
 
 
 def approximate(
     value: np.ndarray,
     bias: np.ndarray | None,
     depth: int,
+    operands: tuple[np.ndarray, np.ndarray],
     squares: Callable[[], tuple[np.ndarray, np.ndarray]],
     terms: Terms,
     axes: Sequence[int],
@@ -72,6 +80,8 @@ def approximate(
         Comes last.
     depth : int
         Products a sum.
+    operands : (ndarray, ndarray)
+        Whose elements are multiplied.
     squares : callable
         -> sums of squares of the left operands, shape (positions, groups), and of the right ones, (batches, filters).
         Positions are the leading axes of `value`; groups share out the filters evenly, batches the positions.
@@ -89,7 +99,7 @@ def approximate(
     ...     lambda: (np.float32([[25], [1]]), np.float32([[5]])),
     ...     lambda i: (x[i], np.tile(w.T, (len(i), 1))),
     ... )
-    >>> sums = approximate(x @ w, None, 2, squares, terms, (1,))
+    >>> sums = approximate(x @ w, None, 2, (x, w), squares, terms, (1,))
     >>> sums.at(np.array([0, 1])), (sums.absolute(np.array([0, 1])) * 2**24).round(1)
     (array([-5., -2.], dtype=float32), array([47.4,  9.5], dtype=float32))
     """
@@ -114,7 +124,16 @@ def approximate(
         total = sum_in_order(index, depth, terms, axes)
         return total if bias is None else total + bias[index % filters]
 
-    return Approximate(value, relative, absolute, at)
+    def may_overflow() -> bool:
+        largest = [_largest_finite(part) for part in operands]
+        return math.prod(largest) * depth + (0 if bias is None else _largest_finite(bias)) > _HUGE
+
+    return Approximate(value, relative, absolute, at, may_overflow)
+
+
+def _largest_finite(x: np.ndarray) -> float:
+    size = np.abs(x)
+    return float(size.max(initial=0, where=np.isfinite(size)))
 
 
 def sum_in_order(index: np.ndarray, depth: int, terms: Terms, axes: Sequence[int]) -> np.ndarray:
@@ -143,7 +162,7 @@ def sum_in_order(index: np.ndarray, depth: int, terms: Terms, axes: Sequence[int
     """
     out = np.empty(len(index), _F)
     step = max(64, (1 << 18) // max(1, depth))
-    with small_buffers():
+    with small_buffers(), np.errstate(all="ignore"):
         for start in range(0, len(index), step):
             left, right = terms(index[start : start + step])
             n = len(left)
@@ -200,11 +219,23 @@ def settle(
     elif scale is not None and dtype.kind in "iu" and dtype.itemsize <= 2:
         stored, doubtful = _store_integers(approximate, value, dtype, _F(scale), zero_point)
     else:
-        return approximate.value
+        return _overflown(approximate)
     if len(doubtful):
         exact = approximate.at(doubtful)
         with np.errstate(over="ignore"):
             stored[doubtful] = exact if scale is None else quantize(exact, scale, zero_point, dtype)
+    return stored.reshape(approximate.value.shape)
+
+
+def _overflown(approximate: Approximate) -> np.ndarray:
+    """The float32 values, those summed in order that a partial sum beyond float32 may have made infinite or NaN."""
+    value = approximate.value.reshape(-1)
+    with np.errstate(all="ignore"):
+        if np.isfinite(np.dot(value, value)) or not approximate.may_overflow():
+            return approximate.value
+        doubtful = np.flatnonzero(~(np.abs(value) < 1e30))
+    stored = value.copy()
+    stored[doubtful] = approximate.at(doubtful)
     return stored.reshape(approximate.value.shape)
 
 
