@@ -465,3 +465,14 @@ def test_inputs_taken_under_another_shape():
     assert named(network, "floor").meta["overriddenTensorInfo"][0]["dimensions"] == (2, 2)
     assert network.layers[0].meta == {}
     assert network.notes[-1] == "layer floor takes inputs under another type or shape than they are given"
+
+
+def test_a_broken_layer_does_not_make_the_file_older():
+    """19.05, which does not know Stack, would make sense of all else."""
+    stack = layer("Stack", 2, [(1, 0)], descriptor={"axis": 1, "numInputs": 1, "inputShape": [77, 78, 79]})
+    data = bytearray(hand_made(layer("Floor", 1, [(0, 0)]), stack))
+    at = data.index(np.array([3, 77, 78, 79], np.uint32).tobytes())
+    data[at : at + 4] = b"\xff\xff\xff\x7f"
+    with pytest.raises(ModelFormatError, match="2147483647 x 4 bytes does not fit") as caught:
+        read(bytes(data))
+    assert caught.value.path == "layers[2].layer.descriptor.inputShape"

@@ -489,3 +489,15 @@ def test_inline_data_wins_over_external(tmp_path):
     tensor = {"dataType": 32, "dims": [2], "data": [1, 2], "externalData": [{"location": "gone.bin"}]}
     found = only(read(hand_made(tensor), folder=tmp_path))
     assert (found.compression, found.array.tolist()) == ("none", [1, 2])
+
+
+def test_a_broken_node_does_not_make_the_file_older():
+    """1.1.1, which does not know Custom, would make sense of all else."""
+    custom = {"type": "mine", "attr": [{"name": "a", "data": [77, 78, 79]}]}
+    node = {"primitive": {"value_type": "Custom", "value": custom}, "inputIndex": [0], "outputIndex": [2]}
+    data = bytearray(hand_made({"dataType": 43}, [node]))
+    at = data.index(b"\3\0\0\0MNO")
+    data[at : at + 4] = b"\xff\xff\xff\x7f"
+    with pytest.raises(ModelFormatError, match="2147483647 x 1 bytes does not fit") as caught:
+        read(bytes(data))
+    assert caught.value.path == "nodes[0].primitive.value.attr[0].data"
