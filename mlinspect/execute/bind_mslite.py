@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.errors import UnsupportedError
+from mlinspect.errors import ModelFormatError, UnsupportedError
 from mlinspect.execute import (  # noqa: F401 (they register operators)
     control,
     ops_mslite,
@@ -144,6 +145,8 @@ def loader(network: ir.Network, mode: str) -> Callable[[ir.Tensor], np.ndarray]:
     def _loaded(tensor: ir.Tensor) -> np.ndarray:
         array = tensor.array
         assert array is not None
+        if tensor.dtype == "string":
+            return _strings(array, tensor.name)
         clusters = tensor.meta.get("quantClusters")
         if clusters is not None and len(clusters):
             return np.asarray(clusters, np.float32)[array.astype(np.int64) + 128]
@@ -161,6 +164,16 @@ def loader(network: ir.Network, mode: str) -> Callable[[ir.Tensor], np.ndarray]:
         return array
 
     return load
+
+
+def _strings(raw: np.ndarray, name: str) -> np.ndarray:
+    """How many strings there are, where each begins and the last ends, and their bytes -> an array of bytes."""
+    numbers = raw[: raw.size // 4 * 4].view(np.int32)
+    count = int(numbers[0]) if numbers.size else -1
+    if not 0 <= count <= numbers.size - 2:
+        raise ModelFormatError(f"constant {name} of {raw.size} bytes does not hold {count} strings")
+    ends = numbers[1 : count + 2].tolist()
+    return np.array([raw[a:b].tobytes() for a, b in pairwise(ends)], object)
 
 
 def _real_weights(array: np.ndarray, q: ir.Quantization) -> np.ndarray:

@@ -12,7 +12,7 @@ from mlinspect.execute.ops_mslite import matrices
 from mlinspect.execute.ops_mslite_elementwise import fused
 from mlinspect.execute.ops_mslite_shape import TYPES, integers, one
 from mlinspect.execute.registry import Call, op
-from mlinspect.kernels import detection, nnacl, shape
+from mlinspect.kernels import detection, nnacl, shape, text
 
 mslite = partial(op, "mslite")
 published = partial(op, "mslite", reference="published definition")
@@ -151,8 +151,79 @@ def hashtable_lookup(
     place = np.searchsorted(keys, wanted).clip(0, len(keys) - 1)
     hit = keys[place] == wanted
     found = values[place]
-    found[~hit] = 0
+    found[~hit] = "" if values.dtype == object else 0
     return found, hit.astype(np.uint8)
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+def sentences(values: np.ndarray) -> list[str]:
+    """Strings as Python's, whether they are bytes or not."""
+    flat = np.asarray(values, object).reshape(-1)
+    return [value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value) for value in flat]
+
+
+@published("CustomNormalize")
+def custom_normalize(call: Call, values: np.ndarray) -> np.ndarray:
+    return np.array([text.normalize_sentence(value) for value in sentences(values)] or [""], object)
+
+
+@published("SkipGram")
+def skip_gram(call: Call, values: np.ndarray) -> np.ndarray:
+    a = call.attrs
+    size, skip = int(a["ngram_size"]), int(a["max_skip_size"])
+    return np.array(text.skip_grams(sentences(values)[0], size, skip, bool(a["include_all_grams"])), object)
+
+
+@published("CustomExtractFeatures")
+def custom_extract_features(call: Call, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A hash below a million for each string, and its number of words; both 0 for sentence marks."""
+    found = [
+        (0, 0)
+        if value in ("<S>", "<E>", "<S> <E>")
+        else (_remainder(text.fingerprint64(value.encode("utf-8", "surrogateescape"))), value.count(" ") + 1)
+        for value in sentences(values)
+    ] or [(0, 0)]
+    labels, weights = zip(*found, strict=True)
+    return np.array(labels, np.int32), np.array(weights, np.float32)
+
+
+def _remainder(hashed: int) -> int:
+    """Of a division by a million, the hash counting as signed: C's remainder has the dividend's sign."""
+    signed = hashed - (1 << 64) if hashed >> 63 else hashed
+    return abs(signed) % 1_000_000 * (1 if signed >= 0 else -1)
+
+
+@published("CustomPredict")
+def custom_predict(
+    call: Call, hashes: np.ndarray, keys: np.ndarray, labels: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The labels with the largest mean weight over all features; -1 where there are too few above the threshold."""
+    wanted = hashes.reshape(-1)
+    place = np.searchsorted(keys, wanted).clip(0, len(keys) - 1)
+    rows = place[keys[place] == wanted]
+    score: dict[int, np.float32] = {}
+    for label, weight in zip(labels[rows].reshape(-1).tolist(), weights[rows].reshape(-1), strict=True):
+        score[label] = score.get(label, np.float32(0)) + weight / np.float32(wanted.size)
+    best = sorted(score.items(), key=lambda item: -item[1])[: call.attrs["output_num"]]
+    best = [item for item in best if item[1] >= call.attrs["weight_threshold"]]
+    missing = call.attrs["output_num"] - len(best)
+    return (
+        np.array([label for label, _ in best] + [-1] * missing, np.int32),
+        np.array([weight for _, weight in best] + [0] * missing, np.float32),
+    )
+
+
+@published("LshProjection")
+def lsh_projection(
+    call: Call, seeds: np.ndarray, features: np.ndarray, weights: np.ndarray | None = None
+) -> np.ndarray:
+    bits = text.lsh_bits(seeds, features, weights)
+    if call.attrs["type"] == "DENSE":
+        return bits.reshape(-1)
+    powers = 1 << np.arange(seeds.shape[1])[::-1]
+    return (bits @ powers + np.arange(len(seeds)) * (1 << seeds.shape[1])).astype(np.int32)
 
 
 # --- gates, speech ---------------------------------------------------------------------------------------------------

@@ -81,6 +81,8 @@ def _shape(tensor: ir.Tensor) -> str:
 
 def _checked(tensor: ir.Tensor, name: str, value: Any, mode: str, quantize: bool) -> np.ndarray:
     array = np.asarray(value)
+    if tensor.dtype == "string" and array.dtype.kind in "US":
+        array = array.astype(object)
     if tensor.shape is not None and (
         array.ndim != len(tensor.shape)
         or any(want not in (-1, size) for want, size in zip(tensor.shape, array.shape, strict=True))

@@ -231,7 +231,7 @@ NOT_COMPUTED = {
     *("NLLLoss", "NLLLossGrad"),
     *("AudioSpectrogram", "Mfcc", "Rfft", "FftReal", "FftImag"),
     *("RandomNormal", "RandomStandardNormal", "UniformReal"),
-    *("Custom", "GenOP"),
+    *("Custom", "GenOP", "Attention"),
 }
 
 
