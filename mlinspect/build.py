@@ -252,7 +252,9 @@ class Builder:
             layers[at] = replace(layers[at], name=name)
         named = zip(ends.outputs, self._outputs, strict=True)
         exits = tuple(replace(port, name=name) for port, (name, _) in named)
-        return with_constant_layers(replace(bare, graphs=(replace(ends, layers=tuple(layers), outputs=exits),)))
+        whole = with_constant_layers(replace(bare, graphs=(replace(ends, layers=tuple(layers), outputs=exits),)))
+        numbered = tuple(replace(layer, index=i) for i, layer in enumerate(whole.graphs[0].layers))
+        return replace(whole, graphs=(replace(whole.graphs[0], layers=numbered),))
 
     def _new(
         self,

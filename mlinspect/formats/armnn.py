@@ -19,7 +19,7 @@ from mlinspect.formats.armnn_layouts import LAYOUTS, doubts, layer_base, schemas
 from mlinspect.formats.armnn_tensors import constant_data, is_absent, tensor_type
 from mlinspect.formats.kinds import ARMNN, kind_of
 from mlinspect.formats.order import topological
-from mlinspect.formats.records import Reading, best_reading, fits, plain
+from mlinspect.formats.records import Reading, best_reading, fits, plain, raw_table
 from mlinspect.ir import Graph, Layer, Network, Port, Quantization, Tensor
 
 __all__ = ["LAYOUTS", "find_reading", "read"]
@@ -203,8 +203,16 @@ class _Builder:
             self._add_tensor(number, f"{item.label}/{name}", "constant", None, const, None)
         kind = kind_of(ARMNN, item.op, item.attrs)
         name = item.base["layerName"] or ""
-        meta = self._overridden(item)
+        meta = self._overridden(item) | self._kept(item)
         return Layer(item.index, name, item.op, kind, 0, item.attrs, item.inputs, item.outputs, names, meta)
+
+    def _kept(self, item: _Item) -> dict[str, Any]:
+        """What the schema has no words for, for a writer to carry over."""
+        unknown = item.op.startswith("Unknown(")
+        table = item.record if unknown else item.record.get("descriptor")
+        if table is None or not (unknown or table.plan.unknown):
+            return {}
+        return {"raw": raw_table(self.decoder, table, item.attrs)}
 
     def _overridden(self, item: _Item) -> dict[str, Any]:
         """TensorInfos that input slots put in the place of what arrives there, by slot number."""
@@ -289,6 +297,6 @@ class _Builder:
 
 def _depthwise_axis(quantization: Quantization, shape: tuple[int, ...]) -> Quantization:
     """[M, I, H, W] weights have their scales by output channel i * M + m, whatever dimension the file names."""
-    if quantization.axis is not None and shape[0] == 1 and len(quantization.scale) == shape[1]:
+    if shape[0] == 1 and len(quantization.scale) == shape[1]:
         return replace(quantization, axis=1)
     return quantization

@@ -21,7 +21,7 @@ from mlinspect.formats.kinds import MSLITE, kind_of
 from mlinspect.formats.mslite_layouts import LAYOUTS, doubts, schemas
 from mlinspect.formats.order import topological
 from mlinspect.formats.quantparams import channel_axis, quantization_of
-from mlinspect.formats.records import Reading, best_reading, dimensions, fits, plain
+from mlinspect.formats.records import Reading, best_reading, dimensions, fits, plain, raw_table
 from mlinspect.formats.tensordata import tensor_data
 from mlinspect.formats.typeids import type_names, version_number
 from mlinspect.ir import Graph, Layer, Network, Port, Tensor
@@ -128,6 +128,8 @@ class _Builder:
         inputs = self._numbers(node, "inputIndex", len(self.records), path, _MOST_ENDS)
         outputs = self._numbers(node, "outputIndex", len(self.records), path, _MOST_ENDS)
         meta = {name: node[name] for name in _NODE_META if name in node}
+        if value is not None and (op.startswith("Unknown(") or value.plan.unknown):
+            meta["raw"] = raw_table(self.reading.decoder, value, attrs)  # for a writer to carry over
         kind = self._kind(op, attrs, inputs)
         return Layer(position, node["name"] or "", op, kind, graph, attrs, inputs, outputs, (), meta)
 

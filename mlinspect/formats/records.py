@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -47,16 +47,13 @@ class Reading:
 def best_reading(
     buffer: np.ndarray, schemas: Iterable[tuple[str, Schema]], doubts: Callable[[Record], int | None]
 ) -> Reading:
-    """Decode under each layout until one fits without doubt.
-
-    If none does, take the one with the fewest doubts, but none that comes after a layout that broke: a damaged file
-    often makes some sense under a layout that is not its own.
+    """Decode under each layout until one fits without doubt; else the one with the fewest doubts.
 
     Parameters
     ----------
     buffer : ndarray of uint8
     schemas : iterable of (layout name, Schema)
-        Likeliest first.
+        Likeliest first: of equally doubtful layouts the first is taken.
     doubts : callable
         Counts what in a root record speaks against its layout, or gives None if the layout is out of the question.
         Stored fields that the schema has no name for are counted here.
@@ -67,13 +64,13 @@ def best_reading(
         If there is none: the error of the layout that got furthest.
     """
     best: Reading | None = None
-    failure, furthest = ModelFormatError("no known layout fits"), -1
+    failure, furthest = ModelFormatError("no known layout fits"), 0
     for layout, schema in schemas:
         decoder = Decoder(buffer, schema)
         try:
             root = decoder.root()
         except ModelFormatError as error:
-            if decoder.tables_read > furthest:
+            if best is None and decoder.tables_read >= furthest:
                 failure, furthest = error, decoder.tables_read
             continue
         found = doubts(root)
@@ -82,7 +79,7 @@ def best_reading(
         reading = Reading(layout, decoder, root, found + sum(map(_strange, decoder.plans)))
         if reading.doubts == 0:
             return reading
-        if furthest < 0 and (best is None or reading.doubts < best.doubts):
+        if best is None or reading.doubts < best.doubts:
             best = reading
     if best is None:
         raise failure
@@ -97,6 +94,32 @@ def _strange(plan: Plan) -> int:
     if plan.table == "Unknown(0)":
         return 0
     return len(plan.unknown) + plan.table.startswith("Unknown(")
+
+
+@dataclass(frozen=True)
+class Raw:
+    """A table that the schema does not know, or knows in part, where it lies in its file: all that a writer can keep.
+
+    Attributes
+    ----------
+    buffer : ndarray of uint8
+        The whole file.
+    position, vtable : int
+        Where the table and its vtable begin.
+    attrs : mapping
+        What was read of it: once that has changed the table cannot be taken over any more.
+    """
+
+    buffer: np.ndarray = field(repr=False)
+    position: int
+    vtable: int
+    attrs: Mapping[str, Any]
+
+
+def raw_table(decoder: Decoder, record: Record, attrs: Mapping[str, Any]) -> Raw:
+    """Where a record lies in its file."""
+    back = int(decoder.buffer[record.offset : record.offset + 4].view("<i4")[0])
+    return Raw(decoder.buffer, record.offset, record.offset - back, attrs)
 
 
 def plain(value: Any) -> Any:

@@ -12,8 +12,8 @@ from mlinspect.errors import UnsupportedError
 from mlinspect.flatbuffer import Decoder, Schema
 from mlinspect.flatbuffer.encode import RawTable
 from mlinspect.formats.armnn_tensors import DTYPES, HOLDERS, tensor_type
-from mlinspect.formats.records import layout_schema
-from mlinspect.formats.write_records import Carrier, Raw, compact_numbers, same_parameters, wrapped
+from mlinspect.formats.records import Raw, layout_schema
+from mlinspect.formats.write_records import Carrier, compact_numbers, same_parameters, wrapped
 
 LAYOUT = "armnn_superset"
 _BARE = "AdditionLayer"  # a layer with nothing but its LayerBase, which every layer begins with
@@ -147,7 +147,8 @@ class _Writer:
 
     def _base(self, layer: ir.Layer) -> dict[str, Any]:
         slots = layer.inputs[: len(layer.inputs) - len(layer.members)]
-        inputs = []
+        inputs: list[dict[str, Any]] = []
+        overridden = layer.meta.get("overriddenTensorInfo", {})
         for slot, tensor in enumerate(slots):
             if tensor not in self.sources:
                 name = self.network.tensors[tensor].name
@@ -155,6 +156,8 @@ class _Writer:
             producer, output = self.sources[tensor]
             connection = {"sourceLayerIndex": producer, "outputSlotIndex": output}
             inputs.append({"index": slot, "connection": connection})
+            if slot in overridden:
+                inputs[-1] |= {"isOverridden": True, "overriddenTensorInfo": overridden[slot]}
         outputs = [
             {"index": slot, "tensorInfo": self._info(self.network.tensors[tensor], layer)}
             for slot, tensor in enumerate(layer.outputs)

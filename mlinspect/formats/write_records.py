@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from mlinspect import ir
 from mlinspect.errors import UnsupportedError
 from mlinspect.flatbuffer import Schema
 from mlinspect.flatbuffer.encode import RawTable
+from mlinspect.formats.records import Raw
 
 
 def wrapped(schema: Schema, kind: str, value: Any) -> Any:
@@ -45,26 +45,6 @@ def wrapped(schema: Schema, kind: str, value: Any) -> Any:
     return found
 
 
-@dataclass(frozen=True)
-class Raw:
-    """A table, or fields of one, that the schema does not know, where it lies in the file that it was read from.
-
-    Attributes
-    ----------
-    buffer : ndarray of uint8
-        The whole file.
-    position, vtable : int
-        Where the table and its vtable begin.
-    attrs : mapping
-        What was read of it: a table whose known fields have changed since cannot be taken over.
-    """
-
-    buffer: np.ndarray = field(repr=False)
-    position: int
-    vtable: int
-    attrs: Mapping[str, Any]
-
-
 class Carrier:
     """Takes tables without a schema over to a new file: the bytes from the first of them on are carried along whole.
 
@@ -84,10 +64,10 @@ class Carrier:
 
     def table(self, raw: Raw, layer: ir.Layer) -> RawTable:
         """The table of a layer, if nothing that is known of it has changed."""
-        if raw.attrs != layer.attrs:
+        if raw.attrs is not layer.attrs:
             raise UnsupportedError(
                 f"layer {layer.index} {layer.name!r} holds fields that the schema does not know: its attributes "
-                "cannot be changed"
+                "cannot be changed, nor put into another layout; release='unchanged' keeps the file's own"
             )
         return RawTable(raw.position - self._start)
 
