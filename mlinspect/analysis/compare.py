@@ -42,12 +42,13 @@ class Operand:
 
     @cached_property
     def scheme(self) -> set[tuple[str, int]]:
-        """How the network's weights, or without any its activations, are quantised: types and widths."""
+        """How the network's weights, or without any its activations, are rounded: types and widths."""
         if self.mode == "float":
             return set()
-        found = [t for t in self.network.tensors.values() if t.quantized and t.quantization and t.dtype != "int32"]
+        found = [t for t in self.network.tensors.values() if t.quantized and t.dtype != "int32"]
+        found += [t for t in self.network.tensors.values() if t.dtype in ("float16", "bfloat16")]
         weights = [t for t in found if t.data is not None]
-        return {(t.dtype, t.quantization.bits) for t in weights or found if t.quantization}
+        return {(t.dtype, t.quantization.bits if t.quantization else 16) for t in weights or found}
 
     def run(self, sample: Sample, wanted: Sequence[int]) -> tuple[Mapping[int, Any], dict[int, str]]:
         """Tensor -> array for what was computed; for the outputs of a layer that failed, why."""

@@ -1,11 +1,12 @@
-"""Where two networks hold the same values: their layers paired by name, then by structure."""
+"""Where two networks hold the same values: their layers paired by name, then by weights and structure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from mlinspect import ir
+from mlinspect.analysis.pairs import matched_constants
 
 # kinds that compute the same; any other kind is a family of its own
 _FAMILY = {"fully_connected": "product", "matmul": "product", "flatten": "reshape", "squeeze": "reshape",
@@ -17,6 +18,7 @@ PASSING = {"reshape", "flatten", "squeeze", "unsqueeze", "expand_dims", "transpo
 _WEIGHTED = ("conv2d", "depthwise_conv2d", "conv2d_transpose", "conv3d", "fully_connected", "matmul")
 _FOLDED = ("batch_norm", "scale", "add", "sub", "mul", "div")  # into the weights and bias before them
 _NOTHING = (None, "NO_ACTIVATION")
+_ANYTHING = ("stand_in", "custom", "unknown")  # may stand for any other kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ class Point:
         Tensor ids in either network.
     layer_a, layer_b : int or None
         The layers that were paired, None for inputs.
-    matched : {"input", "name", "structure"}
+    matched : {"input", "name", "weights", "structure"}
     folded : tuple of tuple of int
         What one format folds into a layer, the other may compute in layers behind it: their indices in `a` and in `b`.
         The tensor is then that of the last of them.
@@ -46,11 +48,13 @@ class Point:
 def match(a: ir.Network, b: ir.Network) -> list[Point]:
     """Pair the tensors of two networks' main graphs, in the order of the first.
 
-    Layers of one name come first; then, in order, those that compute the same kind of thing of the same size; then
-    those whose operands are paired.
+    Layers of one name come first; then those whose weights are alike; then those whose operands are paired and that
+    compute the same kind of thing of the same size; then, in order, the others that do.
     """
     layers_a, layers_b = _layers(a), _layers(b)
     pairs = _by_name(layers_a, layers_b)
+    pairs |= dict.fromkeys(_by_weights(a, b, layers_a, layers_b, pairs), "weights")
+    pairs |= dict.fromkeys(_by_operands(a, b, layers_a, layers_b, pairs), "structure")
     rest_a, rest_b = _others(layers_a, pairs, 0), _others(layers_b, pairs, 1)
     pairs |= dict.fromkeys(_in_order(a, b, rest_a, rest_b), "structure")
     pairs |= dict.fromkeys(_by_operands(a, b, layers_a, layers_b, pairs), "structure")
@@ -130,6 +134,29 @@ def _sign(network: ir.Network, layer: ir.Layer) -> tuple[str, tuple[int, ...] | 
     return _family(layer), tuple(sorted(n for n in shape if n != 1))
 
 
+def _by_weights(
+    a: ir.Network,
+    b: ir.Network,
+    layers_a: Sequence[ir.Layer],
+    layers_b: Sequence[ir.Layer],
+    pairs: dict[tuple[int, int], str],
+) -> list[tuple[int, int]]:
+    """Layers that have no partner yet and whose weights are partners."""
+    free_a, free_b = (
+        {layer.index for layer in _others(layers, pairs, side) if layer.kind in _WEIGHTED}
+        for side, layers in enumerate((layers_a, layers_b))
+    )
+    found = {}
+    for one, other in matched_constants(a, b) if free_a and free_b else ():
+        if one.role == "weights" and one.use is not None and other.use is not None:
+            i, j = one.use.layer.index, other.use.layer.index
+            if i in free_a and j in free_b:
+                found[i] = j
+                free_a.remove(i)
+                free_b.remove(j)
+    return list(found.items())
+
+
 def _by_operands(
     a: ir.Network,
     b: ir.Network,
@@ -137,24 +164,57 @@ def _by_operands(
     layers_b: Sequence[ir.Layer],
     pairs: dict[tuple[int, int], str],
 ) -> list[tuple[int, int]]:
-    """Layers of one family that read what paired layers give: branches may stand in another order."""
-    made_a = {t: layer.index for layer in layers_a for t in layer.outputs}
-    made_b = {t: layer.index for layer in layers_b for t in layer.outputs}
+    """Layers that are alike and read what paired layers give: branches may stand in another order."""
     partner = dict(pairs.keys())
-    free = {layer.index: layer for layer in _others(layers_b, pairs, 1)}
+    taken = set(partner.values())
+    roots_a, roots_b = _Roots(a, layers_a), _Roots(b, layers_b)
     found = []
     for layer in _others(layers_a, pairs, 0):
-        reads = [partner.get(made_a[t]) for t in layer.inputs if t in made_a]
-        if not reads or None in reads:
+        reads = roots_a.reads(layer, partner)
+        wanted = tuple(root if isinstance(root, str) else partner.get(root) for root in reads)
+        if not wanted or None in wanted:
             continue
-        for index, other in free.items():
-            same = [made_b[t] for t in other.inputs if t in made_b] == reads
-            if same and _sign(a, layer) == _sign(b, other):
-                found.append((layer.index, index))
-                partner[layer.index] = index
-                del free[index]
+        for other in layers_b:
+            free = other.index not in taken
+            if free and _alike(a, layer, b, other) and roots_b.reads(other, taken) == wanted:
+                found.append((layer.index, other.index))
+                partner[layer.index] = other.index
+                taken.add(other.index)
                 break
     return found
+
+
+Root = int | str  # a layer, or an input of the network by position
+
+
+class _Roots:
+    """What a layer reads, seen through layers that have no partner and keep the values, or are folded elsewhere."""
+
+    def __init__(self, network: ir.Network, layers: Sequence[ir.Layer]) -> None:
+        self.network = network
+        self.made = {tensor: layer for layer in layers for tensor in layer.outputs}
+        self.inputs = {port.tensor: f"input {i}" for i, port in enumerate(network.graphs[0].inputs)}
+
+    def reads(self, layer: ir.Layer, paired: Container[int]) -> tuple[Root, ...]:
+        return tuple(self._root(t, paired) for t in self._operands(layer))
+
+    def _operands(self, layer: ir.Layer) -> list[int]:
+        return [t for t in layer.inputs if self.network.tensors[t].data is None]
+
+    def _root(self, tensor: int, paired: Container[int]) -> Root:
+        while tensor in self.made:
+            layer = self.made[tensor]
+            operands = self._operands(layer)
+            through = layer.kind in PASSING or layer.kind in _FOLDED or layer.kind == "activation"
+            if layer.index in paired or not through or len(operands) != 1:
+                return layer.index
+            (tensor,) = operands
+        return self.inputs.get(tensor, f"tensor {tensor}")
+
+
+def _alike(a: ir.Network, one: ir.Layer, b: ir.Network, other: ir.Layer) -> bool:
+    (kind, size), (other_kind, other_size) = _sign(a, one), _sign(b, other)
+    return size == other_size and (kind == other_kind or not {kind, other_kind}.isdisjoint(_ANYTHING))
 
 
 def _readers(network: ir.Network) -> dict[int, list[ir.Layer]]:

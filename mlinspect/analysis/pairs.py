@@ -113,6 +113,13 @@ def real_constants(network: ir.Network) -> list[Constant]:
     )
 
 
+def matched_constants(a: ir.Network, b: ir.Network) -> list[tuple[Constant, Constant]]:
+    """The constants of two networks that are partners, as :func:`compare_weights` finds them."""
+    ours, theirs = real_constants(a), real_constants(b)
+    pairs, _ = _matches(ours, theirs, a.format, b.format)
+    return [(ours[i], theirs[j]) for i, j in sorted(pairs)]
+
+
 def _is_real(tensor: ir.Tensor, use: Use | None) -> bool:
     learnt = tensor.quantized or "float" in tensor.dtype or bool(len(tensor.meta.get("quantClusters", ())))
     return learnt or (use is not None and use.slot > 0 and use.layer.kind in MACS and tensor.dtype == "int32")

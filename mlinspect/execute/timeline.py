@@ -143,7 +143,7 @@ def changed_program(network: ir.Network, start: Program, state: State, mode: str
         changed = {i: replace(network.tensors[i], data=array) for i, array in constants.items()}
         network = replace(network, tensors={**network.tensors, **changed})
         wanted = start.wanted if graph is None else tuple(port.tensor for port in network.graphs[0].outputs)
-        program = subprogram(Programs(network).get(mode, wanted), graph)
+        program = subprogram(Programs(network).get(mode, wanted, start.step_limit), graph)
 
     def swapped(steps: tuple[Step, ...]) -> tuple[Step, ...]:
         return tuple(
