@@ -98,7 +98,9 @@ def _short(value: Any) -> str:
 
 
 def operands(network: ir.Network, layer: ir.Layer, trait: str = "operand") -> str:
-    """What a layer reads and gives: type, shape, quantisation. A click sets the trait to ``in0``, ``out0``, ...
+    """What a layer reads and gives: type, shape, quantisation.
+
+    A click sets the trait: ``operand`` to ``in0``, ``out0``, ..., any other to the tensor's id.
 
     Examples
     --------
@@ -110,7 +112,7 @@ def operands(network: ir.Network, layer: ir.Layer, trait: str = "operand") -> st
     rows = []
     for slot, index in slots(layer):
         tensor = network.tensors[index]
-        label = button(code(tensor.name), trait, slot, "look at its values")
+        label = button(code(tensor.name), trait, slot if trait == "operand" else index, "look at it")
         rows.append([slot, label, escape(tensor.dtype), shape_text(tensor.shape), escape(quantization_text(tensor))])
     return table(("", "tensor", "type", "shape", "quantisation"), rows)
 

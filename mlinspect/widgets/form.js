@@ -30,7 +30,8 @@ function render({ model, el }) {
       if (element.name) write(element);
       if (focus !== undefined) {
         const again = [...element.querySelectorAll("[data-value]")].find((one) => one.dataset.value === focus);
-        (again || el.querySelector("[data-do]")).focus();
+        element.tabIndex = -1;
+        (again || element).focus();
       }
     });
   for (const element of all("[data-if]"))

@@ -16,7 +16,7 @@ from mlinspect.execute.ports import Inputs
 from mlinspect.execute.session import Session, find_layer
 from mlinspect.html import head
 from mlinspect.widgets import facts, views
-from mlinspect.widgets.form import Form
+from mlinspect.widgets.look import LookForm
 from mlinspect.widgets.reference import Reference
 from mlinspect.widgets.stepper_form import CONDITIONS, items, layout, said, watches, where
 
@@ -56,7 +56,7 @@ def stepper(
     return Stepper(session, model.name or "model", aligned)
 
 
-class Stepper(Form):
+class Stepper(LookForm):
     """A session with traits: setting one does what a hand on its control does. Made by :func:`stepper`.
 
     Attributes
@@ -67,12 +67,8 @@ class Stepper(Form):
         How many layers have been computed; set it to go there.
     target : str
         Index of the layer computed last, ``""`` at the start; set it to go there.
-    operand : str
-        Which of the layer's tensors is shown: ``out0``, ``in0``, ...
-    view : {"maps", "map", "histogram", "numbers"}
-    unit : {"real", "stored"}
-    batch, channel, row, column : int
-        What is shown of the tensor; ``row`` and ``column`` are where the table of numbers starts.
+    operand, view, unit, batch, channel, row, column
+        What is shown: see :class:`~mlinspect.widgets.look.LookForm`.
     playing : bool
         Steps go on by themselves.
     pause : float
@@ -94,13 +90,6 @@ class Stepper(Form):
 
     position = Int().tag(sync=True)
     target = Unicode().tag(sync=True)
-    operand = Unicode("out0").tag(sync=True)
-    view = Unicode("maps").tag(sync=True)
-    unit = Unicode("real").tag(sync=True)
-    batch = Int().tag(sync=True)
-    channel = Int().tag(sync=True)
-    row = Int().tag(sync=True)
-    column = Int().tag(sync=True)
     playing = Bool().tag(sync=True)
     condition = Unicode("nan").tag(sync=True)
     limit = Unicode().tag(sync=True)
@@ -113,15 +102,8 @@ class Stepper(Form):
     neighbours = Unicode().tag(sync=True)
     attributes = Unicode().tag(sync=True)
     operands = Unicode().tag(sync=True)
-    choices = Unicode().tag(sync=True)
-    picture = Unicode().tag(sync=True)
     breaks = Unicode().tag(sync=True)
     watches = Unicode().tag(sync=True)
-    # what can be picked of the tensor
-    last_batch = Int().tag(sync=True)
-    last_channel = Int().tag(sync=True)
-    one_channel = Bool().tag(sync=True)
-    numbers = Bool().tag(sync=True)
 
     def __init__(self, session: Session, name: str = "model", reference: Reference | None = None) -> None:
         self.session = session
@@ -243,12 +225,6 @@ class Stepper(Form):
         else:
             self._try(lambda: self.run_to(int(change.new)))
 
-    @observe("operand", "view", "unit", "batch", "channel", "row", "column")
-    def _look(self, change: Any) -> None:
-        with self.hold_sync():
-            self._show_tensor()
-        self.renew()
-
     @observe("playing")
     def _play(self, change: Any) -> None:
         if not change.new:
@@ -327,7 +303,7 @@ class Stepper(Form):
             )
             if self.operand not in self._slots and self._slots:
                 self.operand = next(iter(self._slots))
-            self._show_tensor()
+            self.show_tensor()
             self.breaks = items(self._breaks, "no breaks: a run goes to the end")
             self.watches = watches(session)
         self.renew()
@@ -352,18 +328,6 @@ class Stepper(Form):
             None if self.reference is None or not isinstance(array, np.ndarray) else self.reference.get(tensor.index)
         )
         return views.Shown(tensor, array, self.unit, wanted)
-
-    def _show_tensor(self) -> None:
-        shown = self.shown()
-        if shown is None or not isinstance(shown.array, np.ndarray):
-            self.picture, self.last_batch, self.last_channel = "<div class='mli-more'>no values</div>", 0, 0
-            return
-        if shown.array.size:
-            batches, channels, *_ = views.planes(shown.array, shown.tensor.layout).shape
-            self.last_batch, self.last_channel = batches - 1, channels - 1
-        self.one_channel = self.view in ("map", "numbers")
-        self.numbers = self.view == "numbers"
-        self.picture = views.picture(shown, self.view, self.batch, self.channel, self.row, self.column)
 
     def snapshot(self) -> str:
         """Where the run stands, without controls."""

@@ -8,8 +8,9 @@ from typing import Any
 
 from mlinspect.execute.session import Session
 from mlinspect.html import code, head, table
-from mlinspect.widgets import facts, views
+from mlinspect.widgets import facts
 from mlinspect.widgets.form import frame
+from mlinspect.widgets.look import PICKERS
 
 # what a run can stop at: key -> (words, how the text of the limit is read)
 CONDITIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
@@ -83,15 +84,6 @@ def layout(name: str, reference: bool) -> str:
     """The layout; ``form.js`` says what the attributes mean."""
     kept = CONDITIONS if reference else {k: v for k, v in CONDITIONS.items() if k != "sqnr"}
     conditions = facts.options((key, words) for key, (words, _) in kept.items())
-    number = "<label data-if={when}>{label} <input type=number min=0 name={name} {more}></label>"
-    pickers = (
-        number.format(when="last_batch", label="batch", name="batch", more="data-max=last_batch")
-        + "<span data-if=one_channel>"
-        + number.format(when="last_channel", label="channel", name="channel", more="data-max=last_channel")
-        + "</span>"
-        + number.format(when="numbers", label="from row", name="row", more="")
-        + number.format(when="numbers", label="column", name="column", more="")
-    )
     body = f"""
 {head(name, ["stepper"])}
 <div class='mli-bar-of-tools' role='toolbar' aria-label='Run'>
@@ -110,11 +102,7 @@ def layout(name: str, reference: bool) -> str:
 <div class='mli-halves'>
 <div><div data-show='neighbours'></div><div data-show='operands'></div>
 <details open><summary>Attributes</summary><div class='mli-body' data-show='attributes'></div></details></div>
-<div><div class='mli-bar-of-tools' role='toolbar' aria-label='Values'>
-<label>values of <select name='operand' data-show='choices'></select></label>
-<label>as <select name='view'>{facts.options(views.VIEWS.items())}</select></label>
-<label>in <select name='unit'>{facts.options(views.UNITS.items())}</select></label>
-{pickers}</div>
+<div>{PICKERS}
 <div data-show='picture'></div></div>
 </div>
 <details><summary>Breaks and watches</summary><div class='mli-halves'>

@@ -41,16 +41,21 @@ class Shown:
     unit : {"real", "stored"}
     reference : ndarray or None
         Real values of the same shape that should be there.
+    decoded : ndarray or None
+        The real values, where the format has its own way to get at them.
     """
 
     tensor: ir.Tensor
     array: np.ndarray
     unit: str = "real"
     reference: np.ndarray | None = None
+    decoded: np.ndarray | None = None
 
     @cached_property
     def real(self) -> np.ndarray:
         """Real values."""
+        if self.decoded is not None:
+            return self.decoded
         if self.tensor.dtype == "bfloat16" and self.array.dtype == np.uint16:
             return (self.array.astype(np.uint32) << 16).view(np.float32)
         return real_values(self.array, self.tensor)
