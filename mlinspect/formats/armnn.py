@@ -297,6 +297,6 @@ class _Builder:
 
 def _depthwise_axis(quantization: Quantization, shape: tuple[int, ...]) -> Quantization:
     """[M, I, H, W] weights have their scales by output channel i * M + m, whatever dimension the file names."""
-    if shape[0] == 1 and len(quantization.scale) == shape[1]:
+    if quantization.axis is not None and shape[0] == 1 and len(quantization.scale) == shape[1]:
         return replace(quantization, axis=1)
     return quantization

@@ -47,13 +47,16 @@ class Reading:
 def best_reading(
     buffer: np.ndarray, schemas: Iterable[tuple[str, Schema]], doubts: Callable[[Record], int | None]
 ) -> Reading:
-    """Decode under each layout until one fits without doubt; else the one with the fewest doubts.
+    """Decode under each layout until one fits without doubt.
+
+    If none does, take the one with the fewest doubts, but none that comes after a layout that broke: a damaged file
+    often makes some sense under a layout that is not its own.
 
     Parameters
     ----------
     buffer : ndarray of uint8
     schemas : iterable of (layout name, Schema)
-        Likeliest first: of equally doubtful layouts the first is taken.
+        Likeliest first.
     doubts : callable
         Counts what in a root record speaks against its layout, or gives None if the layout is out of the question.
         Stored fields that the schema has no name for are counted here.
@@ -64,13 +67,13 @@ def best_reading(
         If there is none: the error of the layout that got furthest.
     """
     best: Reading | None = None
-    failure, furthest = ModelFormatError("no known layout fits"), 0
+    failure, furthest = ModelFormatError("no known layout fits"), -1
     for layout, schema in schemas:
         decoder = Decoder(buffer, schema)
         try:
             root = decoder.root()
         except ModelFormatError as error:
-            if best is None and decoder.tables_read >= furthest:
+            if decoder.tables_read > furthest:
                 failure, furthest = error, decoder.tables_read
             continue
         found = doubts(root)
@@ -79,7 +82,7 @@ def best_reading(
         reading = Reading(layout, decoder, root, found + sum(map(_strange, decoder.plans)))
         if reading.doubts == 0:
             return reading
-        if best is None or reading.doubts < best.doubts:
+        if furthest < 0 and (best is None or reading.doubts < best.doubts):
             best = reading
     if best is None:
         raise failure
