@@ -180,6 +180,24 @@ COLUMNS["peak_tensors"] = [
     ("share", "float64", "share", "part of the peak"),
 ]
 
+_WAY: list[Row] = [
+    ("bits", "Int64", "bits", "width of the stored integers; NA: left as it is"),
+    ("per_channel", "boolean", "", "one scale an output channel, or one for all"),
+    ("clip", "category", "", "how the range was chosen: minmax, percentile, mse"),
+    ("sqnr_db", "float64", "dB", "10 log10(sum w^2 / sum (w - stored)^2); 6 dB a bit; good above 40, bad below 20"),
+    ("bytes", "int64", "bytes", "packed integers with their scales and zero points"),
+    ("clipped", "float64", "share", "values outside the range; good below 0.01"),
+]
+COLUMNS["what_if"] = COLUMNS["plan"] = [
+    ("tensor", "int64", "id", "the weight"),
+    ("name", "str", "", "its name"),
+    ("layer", "Int64", "layer id", "first layer that reads it"),
+    ("kind", "category", "", "kind of that layer"),
+    ("elements", "int64", "elements", "numbers in it"),
+    ("bytes_before", "int64", "bytes", "its size in the file as it is"),
+    *_WAY,
+]
+
 
 def frame(table: str, columns: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Lists by column, or rows -> DataFrame with the declared columns, the first the index if its meaning says so."""
