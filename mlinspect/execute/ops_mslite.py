@@ -360,6 +360,8 @@ def quant_dtype_cast(call: Call, x: np.ndarray) -> np.ndarray:
     """float32 -> int8 or uint8; what starts from those is among the int8 operators. Nothing happens to real values."""
     wanted = call.outputs[0].dtype
     q = call.outputs[0].quantization or call.inputs[0].quantization
+    if call.mode == "float" and {call.inputs[0].dtype, wanted} == {"int8", "uint8"}:
+        return _other_sign(call, x)
     if call.mode == "float" or q is None or x.dtype != np.float32 or wanted not in ("int8", "uint8"):
         return x
     parameters = Affine(float(q.scale[0]), int(q.zero_point[0]))
@@ -370,3 +372,13 @@ def quant_dtype_cast(call: Call, x: np.ndarray) -> np.ndarray:
 
 
 UINT8 = 37  # its TypeId
+
+
+def _other_sign(call: Call, x: np.ndarray) -> np.ndarray:
+    """Between int8 and uint8 stored numbers move by 128; where a file's zero points forget that, real values move."""
+    source, target = call.inputs[0].quantization, call.outputs[0].quantization
+    if source is None or target is None:
+        return x
+    step = -128 if call.outputs[0].dtype == "int8" else 128
+    missing = int(source.zero_point[0]) + step - int(target.zero_point[0])
+    return (x / np.float32(source.scale[0]) + np.float32(missing)) * np.float32(target.scale[0]) if missing else x

@@ -64,12 +64,23 @@ def fused(call: Call, y: np.ndarray) -> np.ndarray:
     """The activation that an operator applies to its result, in place."""
     name = call.attrs.get("activation_type")
     if name in NO_ACTIVATION:
-        return y
+        return _folded(call, y) if call.mode == "float" else y
     if y.dtype != np.float32:
         return np.clip(y, 0, 6 if name == "RELU6" else None)
     kernel, parameters = ACTIVATIONS[name]
     a, b = parameters(0, 0, 0)
     return activate(y, kernel, a, b, NNACL if call.mode == "vendor" else FAST, out=np.ascontiguousarray(y))
+
+
+def _folded(call: Call, y: np.ndarray) -> np.ndarray:
+    """The ReLU (ReLU6) that converters leave to the output's range, of which int8 saturation makes one: [0, 6] is no
+    accident. Without it real values would run away.
+    """
+    q = call.outputs[0].quantization
+    if q is None or call.outputs[0].dtype != "int8" or q.zero_point[0] != -128:
+        return y
+    six = abs(float(q.scale[0]) * 255 - 6) < 0.06
+    return np.clip(y, np.float32(0), np.float32(6) if six else None)
 
 
 @published("Elu")

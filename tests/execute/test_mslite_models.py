@@ -128,6 +128,15 @@ def test_detector_of_2020_runs_in_int8(models):
     assert (classes == classes.round()).all()
 
 
+def test_float_mode_of_the_detector_shows_the_price_of_int8(models):
+    """Its ReLU6 are left to the outputs' ranges, and its uint8 input has the zero point of int8."""
+    model = mi.open(models / "detect.ms")
+    image = np.random.default_rng(0).integers(0, 255, (1, 300, 300, 3)).astype(np.uint8)
+    stored, real = model.run(image), model.run(image, mode="float")
+    for got, want in zip(stored.values(), real.values(), strict=True):
+        assert np.abs(got[..., :1] - want[..., :1]).max() < 0.02
+
+
 def test_converted_tflite_files(models):
     faults = []
     with zipfile.ZipFile(models / "mslite-converted-tflite.zip") as file:
