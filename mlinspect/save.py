@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlinspect import ir, upgrade
+from mlinspect.errors import InputError
 from mlinspect.flatbuffer import Schema
 from mlinspect.flatbuffer.encode import encode_parts
 from mlinspect.formats import write_armnn, write_mslite
@@ -67,6 +68,8 @@ def save(
 
     Raises
     ------
+    InputError
+        Such a release, or such weights, the format does not have.
     UnsupportedError
         The layout has no words for something in the network.
     SchemaError
@@ -74,9 +77,9 @@ def save(
     """
     path = Path(path).resolve()
     if weights not in _WEIGHTS:
-        raise ValueError(f"weights={weights!r} is unknown: use one of {', '.join(map(repr, _WEIGHTS))}")
+        raise InputError(f"weights={weights!r} is unknown: use one of {', '.join(map(repr, _WEIGHTS))}")
     if weights == "external" and network.format != "mslite":
-        raise ValueError("only MindSpore Lite models can have their weights in a file of their own")
+        raise InputError("only MindSpore Lite models can have their weights in a file of their own")
     external = write_mslite.External() if weights == "external" else None
     schema, root, carried = _records(network, release, schema, external)
     if external is not None:
@@ -92,7 +95,7 @@ def _records(
 ) -> tuple[Schema, dict[str, Any], np.ndarray | None]:
     if release not in _RELEASES[network.format]:
         releases = ", ".join(map(repr, _RELEASES[network.format]))
-        raise ValueError(f"release={release!r} is unknown for {network.format}: use one of {releases}")
+        raise InputError(f"release={release!r} is unknown for {network.format}: use one of {releases}")
     if schema is None and release == "unchanged":
         schema = layout_schema(network.format, network.layout)
     elif release == "20.08":
