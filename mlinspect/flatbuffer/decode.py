@@ -22,6 +22,7 @@ _UINT = struct.Struct("<I")
 _INT = struct.Struct("<i")
 _MAX_DEPTH = 64
 _LONGEST_STRING = 1 << 20
+_SHORT_VECTOR = 4096  # numbers; their reader may make Python numbers of them
 _MAX_VTABLE = 2 * (2 + 1024)
 
 Reader = Callable[[int, int], Any]  # position that an offset leads to, depth -> value
@@ -174,6 +175,7 @@ class Decoder:
         self.tables_read = 0
         # a table takes at least its vtable offset and an offset to it; more tables than that are met in circles
         self._most_tables = self.size // 8 + 16
+        self._claims = 16 * self.size + (1 << 16)
 
     def root(self) -> Record:
         """The root table.
@@ -196,6 +198,21 @@ class Decoder:
     def position(self, values: np.ndarray) -> int:
         """Where in the file a vector's first byte stands."""
         return int(values.__array_interface__["data"][0]) - self._address
+
+    def claim(self, amount: int, position: int) -> None:
+        """Count bytes of the file that are to become Python objects.
+
+        Writers store each thing once, or a short one a few times; a small file in which many fields lead to the same
+        long vector would otherwise grow without measure.
+
+        Raises
+        ------
+        ModelFormatError
+            When they are many times more than the file has.
+        """
+        self._claims -= amount
+        if self._claims < 0:
+            raise ModelFormatError("fields lead to the same bytes over and over", position)
 
     def _target(self, position: int, offset: int) -> int:
         """Where the offset that is stored at ``position`` leads."""
@@ -238,6 +255,7 @@ class Decoder:
         start, end = self._vector(position, 1)
         if end - start > _LONGEST_STRING:
             raise ModelFormatError(f"a string of {end - start} bytes", position)
+        self.claim(end - start, position)
         if end >= self.size or self.view[end] != 0:
             raise ModelFormatError("string without a terminating zero", position)
         return str(self.view[start:end], "utf-8", "backslashreplace")
@@ -247,6 +265,8 @@ class Decoder:
 
         def read_numbers(position: int, depth: int) -> np.ndarray:
             start, end = self._vector(position, item_size)
+            # what is longer stays a view
+            self.claim(8 * (end - start) // item_size if end - start <= _SHORT_VECTOR * item_size else 64, position)
             return buffer[start:end].view(dtype)
 
         return read_numbers

@@ -231,6 +231,8 @@ class _Builder:
         if const is not None and const["info"] is not None:
             info = const["info"]
         kind = tensor_type(info)
+        if info is not None and kind.quantization is not None:
+            self.decoder.claim(16 * len(kind.quantization.scale), info.offset)
         data = None
         if const is not None:
             data, kind, odd = constant_data(self.decoder, const, name, kind)

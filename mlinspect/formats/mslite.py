@@ -151,6 +151,7 @@ class _Builder:
             raise ModelFormatError(message, record.offset, f"{path}.{field}" if path else field)
         if most is not None and listed.size > most:
             raise ModelFormatError(f"{listed.size} tensors at one node", record.offset, f"{path}.{field}")
+        self.reading.decoder.claim(8 * listed.size, record.offset)
         return tuple(listed.tolist())
 
     def _kind(self, op: str, attrs: Mapping[str, Any], inputs: tuple[int, ...]) -> str:

@@ -272,6 +272,49 @@ def test_tables_shared_without_end():
     assert time.perf_counter() - start < 1
 
 
+def shared(count, make):
+    """A vector of tables that all lead to one string or vector."""
+    builder = flatbuffers.Builder(0)
+    at = make(builder)
+    tables = []
+    for _ in range(count):
+        builder.StartObject(1)
+        builder.PrependUOffsetTRelativeSlot(0, at, 0)
+        tables.append(builder.EndObject())
+    builder.StartVector(4, count, 4)
+    for table in tables:
+        builder.PrependUOffsetTRelative(table)
+    vector = builder.EndVector()
+    builder.StartObject(1)
+    builder.PrependUOffsetTRelativeSlot(0, vector, 0)
+    builder.Finish(builder.EndObject())
+    return as_buffer(builder.Output())
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "fair"),
+    [
+        ("string", lambda builder: builder.CreateString("x" * 20000), lambda builder: builder.CreateString("x" * 80)),
+        (
+            "[short]",
+            lambda builder: builder.CreateNumpyVector(np.zeros(4000, np.int16)),
+            lambda builder: builder.CreateNumpyVector(np.zeros(8, np.int16)),
+        ),
+    ],
+)
+def test_much_that_leads_to_the_same_bytes(kind, make, fair):
+    """A short thing may be shared by many; a long one by so many would make gigabytes of a small file."""
+    schema = parse_schema(f"table U {{ a: {kind}; }} table T {{ v: [U]; }} root_type T;")
+    assert len(Decoder(shared(2000, fair), schema).root()["v"]) == 2000
+    assert "over and over" in refused(shared(2000, make), schema).message
+
+
+def test_large_vectors_may_be_shared():
+    schema = parse_schema("table U { a: [short]; } table T { v: [U]; } root_type T;")
+    buffer = shared(2000, lambda builder: builder.CreateNumpyVector(np.zeros(5000, np.int16)))
+    assert all(np.shares_memory(item["a"], buffer) for item in Decoder(buffer, schema).root()["v"])
+
+
 def test_vectors_are_not_believed_before_they_are_checked():
     """A vector that claims the whole file allocates nothing like it."""
     data = bytearray(encode(SCHEMA, {"leaves": [{"v": 1}] * 77, "ints": np.zeros(1 << 20, np.int32)}))

@@ -401,6 +401,14 @@ def test_indices_out_of_range():
     assert caught.value.path == "subGraph[0].nodeIndices"
 
 
+def test_more_tensors_than_a_node_can_have():
+    node = {"primitive": {"value_type": "Abs"}, "inputIndex": np.zeros((1 << 16) + 1, np.uint32), "outputIndex": [2]}
+    with pytest.raises(ModelFormatError, match="65537 tensors at one node"):
+        read(hand_made({"dataType": 43}, [node]))
+    node["inputIndex"] = node["inputIndex"][1:]
+    assert len(read(hand_made({"dataType": 43}, [node])).layers[0].inputs) == 1 << 16
+
+
 def test_depthwise_is_a_kind_of_its_own():
     def kind(group, weights, data):
         node = {
