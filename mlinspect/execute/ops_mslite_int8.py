@@ -90,8 +90,33 @@ def centred_weights(call: Call, weights: np.ndarray) -> np.ndarray:
     return prepared(call, "centred", weights, make)
 
 
+def operands(
+    call: Call, x: np.ndarray, weights: np.ndarray, bias: np.ndarray | None, depth_axes: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Without zero points, for a kernel that sums along ``depth_axes`` of the weights.
+
+    As float32 numbers where even the largest sum is exact in them, which saves BLAS the conversions; else as integers.
+    """
+    q, filters = source(call), centred_weights(call, weights)
+    kept = call.memo.get("exact")
+    if kept is None or kept[0] is not filters or kept[1] is not bias:
+        largest = np.abs(filters, dtype=np.int64).sum(depth_axes) * max(128 + q.zero_point, 127 - q.zero_point)
+        reach = int(largest.max(initial=0)) + (
+            int(np.abs(bias, dtype=np.int64).max(initial=0)) if bias is not None else 0
+        )
+        real = (
+            None
+            if reach >= 1 << 24
+            else (filters.astype(np.float32), None if bias is None else bias.astype(np.float32))
+        )
+        kept = call.memo["exact"] = (filters, bias, real)
+    if kept[2] is None:
+        return centred(x, q), filters, bias
+    return np.subtract(x, q.zero_point, dtype=np.float32), *kept[2]
+
+
 def finished(call: Call, sums: np.ndarray) -> np.ndarray:
-    """int32 sums -> int8."""
+    """Sums, as int32 or as exact float32, -> int8."""
     q = call.inputs[1].quantization
     scale = q.scale if q is not None and len(q.scale) > 1 else source(call, 1).scale
     return int8.requantize_sums(sums, source(call).scale, scale, target(call), activation_of(call))
@@ -99,27 +124,29 @@ def finished(call: Call, sums: np.ndarray) -> np.ndarray:
 
 @on_int8("Conv2DFusion")
 def conv2d_fusion(call: Call, x: np.ndarray, weights: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-    return finished(call, convolved(call, centred(x, source(call)), centred_weights(call, weights), bias))
+    return finished(call, convolved(call, *operands(call, x, weights, bias, (1, 2, 3))))
 
 
 @on_int8("Conv2dTransposeFusion")
 def conv2d_transpose_fusion(
     call: Call, x: np.ndarray, weights: np.ndarray, bias: np.ndarray | None = None
 ) -> np.ndarray:
-    return finished(call, deconvolved(call, centred(x, source(call)), centred_weights(call, weights), bias))
+    return finished(call, deconvolved(call, *operands(call, x, weights, bias, (0, 1, 2))))
 
 
 @on_int8("FullConnection")
 def full_connection(call: Call, x: np.ndarray, weights: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-    rows, lead = flattened(call, centred(x, source(call)), weights)
-    return finished(call, matmul.matmul(rows, centred_weights(call, weights).T, bias)).reshape(*lead, -1)
+    rows, filters, bias = operands(call, x, weights, bias, (1,))
+    rows, lead = flattened(call, rows, weights)
+    return finished(call, matmul.matmul(rows, filters.T, bias)).reshape(*lead, -1)
 
 
 @on_int8("MatMulFusion")
 def matmul_fusion(call: Call, a: np.ndarray, b: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
     if isinstance(a, DynamicallyQuantized):
         return dynamic_matmul(call, a, b, bias)
-    left, right = matrices(call, centred(a, source(call)), centred_weights(call, b))
+    rows, filters, bias = operands(call, a, b, bias, (-1 if call.attrs.get("transpose_b") else -2,))
+    left, right = matrices(call, rows, filters)
     return finished(call, matmul.matmul(left, right, bias))
 
 
