@@ -303,6 +303,7 @@ def legend(shown: Shown) -> str:
 def _histogram(shown: Shown) -> str:
     """How often values occur, on a logarithmic scale; the ends of a quantised type in the colours of their marks."""
     flat = shown.values.ravel()
+    flat = flat.view(np.uint8) if flat.dtype == bool else flat
     flat = flat[np.isfinite(flat)] if flat.dtype.kind == "f" else flat
     if not flat.size:
         return ""
