@@ -5,6 +5,8 @@ A real factor is a 31-bit multiplier and a power of two; products are rounded tw
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
@@ -145,44 +147,66 @@ def requantize(
     >>> requantize(np.array([[100, -300, 20000]], np.int32), np.array([0.01, 0.01, 0.25]), -3)
     array([[ -2,  -6, 127]], dtype=int8)
     """
+    return requantizer(factor, zero_point, low, high)(accumulator)
+
+
+def requantizer(
+    factor: float | np.ndarray, zero_point: int, low: int = -128, high: int = 127
+) -> Callable[[np.ndarray], np.ndarray]:
+    """:func:`requantize` with these parameters, prepared once for many accumulators.
+
+    Examples
+    --------
+    >>> requantizer(0.25, 1)(np.array([10, 11], np.int32))
+    array([4, 4], dtype=int8)
+    """
     multiplier, exponent = quantize_multiplier(factor)
     exponent = np.maximum(exponent, -31)  # no int32 is shifted by more
-    if not accumulator.size:
-        return np.empty(accumulator.shape, np.int8)
     small = exponent.min() >= -12
     limit = min(1 << 31 if small else 1 << 22, 1 << max(0, 31 - int(exponent.max())))
-    if limit < 1 << 31 and max(int(accumulator.max()), -int(accumulator.min())) >= limit:
-        return np.clip(multiply(accumulator, multiplier, exponent) + zero_point, low, high).astype(np.int8)
     first = multiplier * 2.0 ** (np.maximum(exponent, 0) - 31)
     second = 2.0 ** np.minimum(exponent, 0)
     offset = np.full(first.shape, zero_point + 128.5)  # into uint8, whose cast then is the floor of rounding
-    one_step = small and low >= zero_point
+    one_step = bool(small and low >= zero_point)
     if one_step:  # negative sums end at `low` anyway; for the others both roundings are one
         first, offset = first * second, offset + np.where(exponent < 0, second / 2, 0.0)
     else:
         second = second * (1 + 2.0**-40)  # moves halves, and only those, away from zero
-    channels = accumulator.shape[-1] if first.size > 1 else 1
-    rows = accumulator.reshape(-1, channels) if channels > 1 else accumulator.reshape(-1)
-    step = max(1, _BLOCK // channels)
-    tile = (min(step, len(rows)), channels)[: rows.ndim]
-    work = np.empty(tile)
-    tiled = [np.ascontiguousarray(np.broadcast_to(v, tile)) if channels > 1 else v for v in (first, second, offset)]
-    out = np.empty(rows.shape, np.uint8)
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step]
-        n = len(part)
-        a, b, c = (v[:n] if channels > 1 else v for v in tiled)
-        w = work[:n]
-        np.multiply(part, a, out=w)
-        if not one_step:
-            w += 0.5
-            np.floor(w, out=w)
-            w *= b
-        w += c
-        np.clip(w, low + 128, high + 128.5, out=w)
-        out[start : start + n] = w
-    out ^= 128
-    return out.view(np.int8).reshape(accumulator.shape)
+    each = first.size > 1
+    tiles: dict[tuple[int, ...], list[np.ndarray]] = {}
+
+    def run(accumulator: np.ndarray) -> np.ndarray:
+        if not accumulator.size:
+            return np.empty(accumulator.shape, np.int8)
+        if limit < 1 << 31 and max(int(accumulator.max()), -int(accumulator.min())) >= limit:
+            return np.clip(multiply(accumulator, multiplier, exponent) + zero_point, low, high).astype(np.int8)
+        channels = accumulator.shape[-1] if each else 1
+        rows = accumulator.reshape(-1, channels) if channels > 1 else accumulator.reshape(-1)
+        step = max(1, _BLOCK // channels)
+        tile = (min(step, len(rows)), channels)[: rows.ndim]
+        if tile not in tiles:
+            tiles[tile] = [
+                np.ascontiguousarray(np.broadcast_to(v, tile)) if channels > 1 else v for v in (first, second, offset)
+            ]
+        work = np.empty(tile)
+        out = np.empty(rows.shape, np.uint8)
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            n = len(part)
+            a, b, c = (v[:n] if channels > 1 else v for v in tiles[tile])
+            w = work[:n]
+            np.multiply(part, a, out=w)
+            if not one_step:
+                w += 0.5
+                np.floor(w, out=w)
+                w *= b
+            w += c
+            np.clip(w, low + 128, high + 128.5, out=w)
+            out[start : start + n] = w
+        out ^= 128
+        return out.view(np.int8).reshape(accumulator.shape)
+
+    return run
 
 
 # ---- functions on Q0.31 numbers, for softmax and division ------------------------------------------------------------

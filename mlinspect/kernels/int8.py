@@ -8,6 +8,7 @@ the runtime's bit for bit; that includes C conversions out of range, which x86 t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from mlinspect.kernels.fixedpoint import (
     quantize_multiplier,
     reciprocal,
     requantize,
+    requantizer,
     round_half_away,
     rounding_shift,
 )
@@ -140,10 +142,23 @@ def requantize_sums(
     >>> requantize_sums(np.array([[-500, 700]], np.int32), 0.1, np.array([0.02, 0.04]), Affine(0.5, -3), "RELU")
     array([[-3,  3]], dtype=int8)
     """
+    return requantizer_of_sums(x_scale, weight_scale, out, activation)(sums)
+
+
+def requantizer_of_sums(
+    x_scale: float, weight_scale: float | np.ndarray, out: Affine, activation: str = ""
+) -> Callable[[np.ndarray], np.ndarray]:
+    """:func:`requantize_sums` with these parameters, prepared once for many runs.
+
+    Examples
+    --------
+    >>> requantizer_of_sums(0.1, 0.02, Affine(0.5, -3))(np.array([700], np.int32))
+    array([0], dtype=int8)
+    """
     product = _F(x_scale) * np.asarray(weight_scale, _F)
     factor = np.float64(product) / np.float64(_F(out.scale))
     low, high = activation_range(activation, out)
-    return requantize(sums, factor, out.zero_point, low, high)
+    return requantizer(factor, out.zero_point, low, high)
 
 
 # ---- two operands ----------------------------------------------------------------------------------------------------
