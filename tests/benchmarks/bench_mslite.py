@@ -1,0 +1,154 @@
+"""MindSpore Lite models in numpy against onnxruntime and ONNX's reference evaluator on the same networks.
+
+Run: ``python tests/benchmarks/bench_mslite.py``. Needs ``pip install onnx onnxruntime``; the text classifier also
+``rapidocr-onnxruntime`` (whose ONNX file it was made from) and ``../shared/models``. One thread each.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import importlib.util
+import time
+from pathlib import Path
+
+import numpy as np
+
+import mlinspect as mi
+from mlinspect import ir
+
+MODELS = Path(__file__).resolve().parents[3] / "shared" / "models"
+
+
+def milliseconds(function, repeats: int = 15) -> float:
+    """The fastest of several runs: what else the machine does only adds."""
+    function()
+    best = np.inf
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        best = min(best, time.perf_counter() - start)
+    return 1e3 * best
+
+
+# --- the digit classifier as ONNX: its own layers, one to one ---------------------------------------------------------
+
+
+def digits_as_onnx(model: mi.Model):
+    """An ONNX model of the bundled float classifier."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    nodes, constants = [], []
+
+    def constant(name: str, array: np.ndarray) -> str:
+        constants.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    def pooled(layer: ir.Layer) -> dict:
+        return {"kernel_shape": layer.attrs["kernel_size"], "strides": layer.attrs["strides"]}
+
+    for layer in model.network.graphs[0].layers:
+        names, (result,) = [f"t{i}" for i in layer.inputs], [f"t{i}" for i in layer.outputs]
+        arrays = [model.network.tensors[i].array for i in layer.inputs]
+        activation = layer.attrs.get("activation_type", "NO_ACTIVATION")
+        plain = result if activation == "NO_ACTIVATION" else f"{result}_plain"
+        if layer.op == "Conv2DFusion":
+            groups = layer.attrs["group"]
+            weights = constant(names[1], arrays[1].transpose(0, 3, 1, 2))
+            up, down, left, right = layer.attrs["pad_list"]
+            options = {"group": groups, "pads": [up, left, down, right], "strides": layer.attrs["stride"]}
+            nodes.append(
+                helper.make_node("Conv", [names[0], weights, constant(names[2], arrays[2])], [plain], **options)
+            )
+        elif layer.op == "MatMulFusion":
+            operands = [names[0], constant(names[1], arrays[1]), constant(names[2], arrays[2])]
+            nodes.append(helper.make_node("Gemm", operands, [plain], transB=1))
+        elif layer.op == "Transpose":  # images are NCHW here already
+            nodes.append(helper.make_node("Identity", names[:1], [plain]))
+        else:
+            kind = {"MaxPoolFusion": "MaxPool", "AvgPoolFusion": "AveragePool", "AddFusion": "Add"}.get(
+                layer.op, layer.op
+            )
+            options = pooled(layer) if "Pool" in kind else {"axis": 1} if kind in ("Flatten", "Softmax") else {}
+            nodes.append(helper.make_node(kind, names, [plain], **options))
+        if activation == "RELU":
+            nodes.append(helper.make_node("Relu", [plain], [result]))
+        elif activation == "RELU6":
+            bounds = [constant(f"{result}_low", np.float32(0)), constant(f"{result}_high", np.float32(6))]
+            nodes.append(helper.make_node("Clip", [plain, *bounds], [result]))
+    ((source,), (target,)) = (
+        [port.tensor for port in ports] for ports in (model.network.graphs[0].inputs, model.network.graphs[0].outputs)
+    )
+    inputs = [helper.make_tensor_value_info(f"t{source}", TensorProto.FLOAT, [1, 1, 8, 8])]
+    outputs = [helper.make_tensor_value_info(f"t{target}", TensorProto.FLOAT, [1, 10])]
+    graph = helper.make_graph(nodes, "digits", inputs, outputs, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def session_of(model):
+    """onnxruntime on one thread."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def compare(name: str, model: mi.Model, image: np.ndarray, onnx_model) -> None:
+    """Agreement, then times of all three."""
+    from onnx.reference import ReferenceEvaluator
+
+    session, reference = session_of(onnx_model.SerializeToString()), ReferenceEvaluator(onnx_model)
+    feed = {session.get_inputs()[0].name: np.ascontiguousarray(image.transpose(0, 3, 1, 2))}
+    ours, theirs = next(iter(model.run(image).values())), session.run(None, feed)[0]
+    ours_ms = milliseconds(lambda: model.run(image))
+    ort_ms = milliseconds(lambda: session.run(None, feed))
+    reference_ms = milliseconds(lambda: reference.run(None, feed), repeats=2)
+    print(
+        f"{name:16s} largest difference {np.abs(ours - theirs).max():.1e}: ours {ours_ms:.2f} ms, "
+        f"onnxruntime {ort_ms:.2f} "
+        f"({ours_ms / ort_ms:.1f} x), ReferenceEvaluator {reference_ms:.1f} ({reference_ms / ours_ms:.0f} x slower)"
+    )
+
+
+def node_overhead(nodes: int = 2000) -> float:
+    """Microseconds a node beyond its kernel: a chain of the smallest layers."""
+    layers = tuple(ir.Layer(i, f"n{i}", "Neg", "neg", 0, {}, (i,), (i + 1,)) for i in range(nodes))
+    tensors = {i: ir.Tensor(i, f"t{i}", 0, "activation", "float32", "Float32", (4,)) for i in range(nodes + 1)}
+    graph = ir.Graph(0, "", (ir.Port("x", 0),), (ir.Port("y", nodes),), layers)
+    chain, x = mi.Model(ir.Network("mslite", "msl2_newest", "", (graph,), tensors)), np.ones(4, np.float32)
+
+    def kernels() -> None:
+        y = x
+        for _ in range(nodes):
+            y = np.negative(y)
+
+    return 1e3 * (milliseconds(lambda: chain.run(x)) - milliseconds(kernels)) / nodes
+
+
+def main() -> None:
+    print(f"engine: {node_overhead():.1f} us a node beyond its kernel")
+    digits = mi.open(mi.samples.path("digits_cnn.ms"))
+    image = mi.samples.digits().images[:1, ..., None].astype(np.float32) / 16
+    compare("digits_cnn", digits, image, digits_as_onnx(digits))
+    found = importlib.util.find_spec("rapidocr_onnxruntime")
+    if found is None or not MODELS.is_dir():
+        print("ppocr_cls: rapidocr-onnxruntime or the models are not here")
+        return
+    import onnx
+
+    source = Path(found.submodule_search_locations[0]) / "models" / "ch_ppocr_mobile_v2.0_cls_infer.onnx"
+    with np.load(MODELS / "ppocr_cls_fp32.npz") as data:
+        image = data["in_0"]
+    real = mi.open(MODELS / "ppocr_cls_fp32.ms")
+    compare("ppocr_cls_fp32", real, image, onnx.load(source))
+    stored = mi.open(MODELS / "ppocr_cls_int8.ms")
+    real_ms, stored_ms = milliseconds(lambda: real.run(image)), milliseconds(lambda: stored.run(image))
+    print(f"ppocr_cls_int8   {stored_ms:.2f} ms, float {real_ms:.2f}: {stored_ms / real_ms:.2f} x")
+
+
+if __name__ == "__main__":
+    main()
