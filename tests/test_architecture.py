@@ -40,9 +40,8 @@ ROOMS = {
 }
 ROOMS["model"] = [*ROOMS, "flatbuffer", "formats"]
 ROOMS["build"] = [*ROOMS]
-ROOMS["cli_edit"] = ROOMS["cli_run"] = [*ROOMS, ""]
 ROOMS["cli"] = [*ROOMS, ""]  # the public names
-ROOMS[""] = [room for room in ROOMS if room not in ("", "cli", "cli_edit", "cli_run")]
+ROOMS[""] = [room for room in ROOMS if room not in ("", "cli")]
 
 # what the lower rooms may use besides the standard library
 THIRD_PARTY = {

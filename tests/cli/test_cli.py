@@ -11,9 +11,10 @@ import pytest
 
 import mlinspect as mi
 from mlinspect import cli
+from mlinspect.cli import output, tables
 
 MODEL = str(mi.samples.path("digits_cnn_int8.ms"))
-TABLES = list(cli.TABLES)
+TABLES = list(tables.TABLES)
 
 
 def run(capsys, *arguments):
@@ -46,7 +47,7 @@ def test_tables_as_text(capsys, table):
 
 @pytest.mark.parametrize("table", TABLES)
 def test_tables_as_csv_json_parquet_hold_the_same_rows(capsys, tmp_path, table):
-    files = {kind: tmp_path / f"t.{kind}" for kind in cli.WRITERS}
+    files = {kind: tmp_path / f"t.{kind}" for kind in output.WRITERS}
     for kind, file in files.items():
         assert run(capsys, table, MODEL, f"--{kind}", str(file)) == (0, "", "")
     csv, parquet = pd.read_csv(files["csv"]), pd.read_parquet(files["parquet"])
@@ -72,7 +73,7 @@ def test_attributes_of_every_kind_can_be_written(tmp_path, kind):
     """Long vectors stay arrays in the tables; numbers, names and missing values share one column."""
     values = [1, 0.5, "ReLu", None, (1, 2), np.arange(5), {"nested": (True,)}, float("nan")]
     frame = pd.DataFrame({"layer": range(8), "value": pd.Series(values, dtype=object)})
-    cli.WRITERS[kind](frame, str(tmp_path / "out"))
+    output.write(str(tmp_path / "out"), output.WRITERS[kind](frame))
     if kind == "json":
         found = [record["value"] for record in json.loads((tmp_path / "out").read_text())]
         assert found == [1, 0.5, "ReLu", None, [1, 2], [0, 1, 2, 3, 4], {"nested": [True]}, None]
@@ -127,7 +128,7 @@ def test_wrong_usage_is_exit_code_2(capsys, arguments):
 
 def test_control_characters_of_a_file_do_not_reach_the_terminal():
     frame = pd.DataFrame({"name": ["\x1b[31mred", "a\x07b"], "empty": [None, None]})
-    text = cli._text(frame)
+    text = output.as_text(frame)
     assert all(line.isprintable() for line in text.split("\n"))
     assert "[31mred" in text and "empty" not in text
 

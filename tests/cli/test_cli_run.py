@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 
 import mlinspect as mi
-from mlinspect.cli_run import add_commands
+from mlinspect.cli.run import add_commands
 
-DUMPS = Path(__file__).parent / "data" / "dumps"
+DUMPS = Path(__file__).parents[1] / "data" / "dumps"
 IMAGE = mi.samples.digits().images[:1, ..., None].astype(np.float32) / 16
 
 

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from mlinspect.cli.output import add_out, open_model, written
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,7 +55,7 @@ def add_commands(commands: Any) -> None:
     compare.add_argument("--mode-a", choices=("vendor", "float"), default="vendor", help="arithmetic of A")
     compare.add_argument("--mode-b", choices=("vendor", "float"), default="vendor", help="arithmetic of B")
     compare.add_argument("--min-sqnr", type=float, metavar="DB", help="exit with 1 when a layer has less")
-    _add_out(compare)
+    add_out(compare)
     compare.set_defaults(run=_compare)
 
 
@@ -63,7 +63,7 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE")
     _add_input(parser)
     parser.add_argument("--mode", choices=("vendor", "float"), default="vendor", help="arithmetic (default: vendor)")
-    _add_out(parser)
+    add_out(parser)
 
 
 def _add_input(parser: argparse.ArgumentParser) -> None:
@@ -76,16 +76,10 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_out(parser: argparse.ArgumentParser) -> None:
-    out = parser.add_mutually_exclusive_group()
-    for kind in WRITERS:
-        out.add_argument(f"--{kind}", metavar="OUT", help=f"write {kind} to this file; - for stdout")
-
-
 def _run(options: argparse.Namespace) -> int:
     import pandas as pd
 
-    model = _open(options.file)
+    model = open_model(options.file)
     inputs = _inputs(options.input, model)
     wanted = None
     if options.until is not None:
@@ -107,7 +101,7 @@ def _brief(array: np.ndarray) -> str:
 
 
 def _trace(options: argparse.Namespace) -> int:
-    model = _open(options.file)
+    model = open_model(options.file)
     trace = model.trace(_inputs(options.input, model), mode=options.mode, quantize=True)
     if options.npz:
         trace.to_npz(options.npz)
@@ -138,13 +132,7 @@ def _operand(path: str) -> Any:
     from mlinspect.analysis.dumps import read_dump
 
     dumped = Path(path).is_dir() or Path(path).suffix in (*ARMNN_SUFFIXES, *RAW, ".npz", ".npy", ".csv")
-    return read_dump(path) if dumped else _open(path)
-
-
-def _open(path: str) -> Model:
-    import mlinspect
-
-    return mlinspect.open(path)
+    return read_dump(path) if dumped else open_model(path)
 
 
 def _key(layer: str) -> int | str:
@@ -190,38 +178,10 @@ def _save(path: str, arrays: dict[str, np.ndarray]) -> None:
 
 def _give(table: pd.DataFrame, options: argparse.Namespace, shown: Callable[[pd.DataFrame], pd.DataFrame]) -> None:
     """Write a table in the form that was asked for, or show people the part of it that tells."""
-    for kind, write in WRITERS.items():
-        if out := getattr(options, kind):
-            text = write(shown(table) if kind == "markdown" else table)
-            if out == "-":
-                sys.stdout.write(text)
-            else:
-                Path(out).write_text(text, encoding="utf-8")
-            return
+    kind = getattr(options, "markdown", None)
+    if written(shown(table) if kind else table, options):
+        return
     from mlinspect.card import printable
 
     text = shown(table).to_string(index=False, max_colwidth=48, na_rep="", float_format=lambda x: f"{x:.6g}")
     print("\n".join(printable(line) for line in text.split("\n")))
-
-
-def _json(table: pd.DataFrame) -> str:
-    """JSON has no infinity: it is written as text."""
-    plain = table.astype(object).replace({math.inf: "inf", -math.inf: "-inf"})
-    return plain.to_json(orient="records", indent=1, default_handler=str, double_precision=15, force_ascii=False) + "\n"
-
-
-def _csv(table: pd.DataFrame) -> str:
-    nested = {str(c): [json.dumps(v) for v in table[c]] for c in table if table[c].map(type).isin([list, tuple]).any()}
-    return table.assign(**nested).to_csv(index=False)
-
-
-def _markdown(table: pd.DataFrame) -> str:
-    def cell(value: Any) -> str:
-        text = f"{value:.6g}" if isinstance(value, float) else str(value)
-        return text.replace("|", "\\|").replace("\n", " ")
-
-    rows = [[str(c) for c in table], ["---"] * len(table.columns), *table.astype(object).fillna("").values.tolist()]
-    return "".join("| " + " | ".join(map(cell, row)) + " |\n" for row in rows)
-
-
-WRITERS: dict[str, Callable[[pd.DataFrame], str]] = {"csv": _csv, "json": _json, "markdown": _markdown}

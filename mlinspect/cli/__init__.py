@@ -1,0 +1,66 @@
+"""The command line, ``mlinspect COMMAND ...``: looking into models, running them, writing them.
+
+Exit codes: 0 all well, 1 not a model, not readable or a failed check, 2 wrong usage. Errors are one line on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from mlinspect.cli import edit, run, tables
+from mlinspect.cli.output import UsageError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The process's own by default.
+
+    Returns
+    -------
+    int
+        The exit code: 0, 1 or 2.
+
+    Examples
+    --------
+    >>> main(["info", "no_such_file.ms"])
+    1
+    """
+    options = _parser().parse_args(arguments)
+    from mlinspect.errors import MlinspectError
+
+    try:
+        code = options.run(options)
+        sys.stdout.flush()
+    except UsageError as error:
+        return _fail(error, 2)
+    except BrokenPipeError:  # the reader, `head` say, has seen enough; keep Python from flushing into it again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (MlinspectError, OSError) as error:
+        return _fail(error, 1)
+    return code or 0
+
+
+def _fail(error: Exception, code: int) -> int:
+    from mlinspect.card import printable
+
+    reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
+    print(f"mlinspect: {printable(reason)}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mlinspect", description="Look into Arm NN (.armnn) and MindSpore Lite (.ms) models."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for module in (tables, run, edit):
+        module.add_commands(commands)
+    return parser

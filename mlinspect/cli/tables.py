@@ -1,0 +1,111 @@
+"""``mlinspect info|layers|tensors|quant|edges|attrs|weights FILE``, and ``mlinspect demo``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mlinspect.cli.output import UsageError, add_out, as_text, open_model, write, written
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from mlinspect.model import Model
+
+TABLES = {
+    "layers": "one row a layer, in execution order",
+    "tensors": "one row a tensor: type, shape, quantisation",
+    "quant": "one row a tensor and channel: scale, zero point, range",
+    "edges": "one row for each tensor that a layer reads",
+    "attrs": "one row for each attribute of each layer",
+    "weights": "one row a constant: its real values in numbers",
+}
+DEMO_MODEL = "digits_cnn_int8.ms"
+
+
+def add_commands(commands: Any) -> None:
+    """Add the sub-parsers of ``info``, of every table, and of ``demo``."""
+    info = commands.add_parser("info", help="the model at a glance")
+    info.add_argument("file", metavar="FILE")
+    info.add_argument("--json", metavar="OUT", help="write the facts as JSON instead; - for stdout")
+    info.set_defaults(run=_info)
+    for table, meaning in TABLES.items():
+        command = commands.add_parser(table, help=meaning, description=f"{meaning[0].upper()}{meaning[1:]}.")
+        command.add_argument("file", metavar="FILE")
+        command.add_argument("--query", metavar="EXPR", help="only rows for which this pandas expression is true")
+        add_out(command)
+        command.set_defaults(run=_table, table=table)
+    demo = commands.add_parser("demo", help="open the bundled sample models; write a card and a plot")
+    demo.add_argument("directory", metavar="DIR", nargs="?", default=".", help="where to write (default: here)")
+    demo.set_defaults(run=_demo)
+
+
+def _info(options: argparse.Namespace) -> None:
+    model = open_model(options.file)
+    if options.json:
+        write(options.json, json.dumps(model.summary(), indent=2, ensure_ascii=False) + "\n")
+    else:
+        print(model)
+
+
+def _table(options: argparse.Namespace) -> None:
+    model = open_model(options.file)
+    frame = _weights(model) if options.table == "weights" else getattr(model, options.table)
+    if options.query:
+        try:
+            frame = frame.query(options.query)
+        except Exception as error:  # whatever pandas and Python find wrong with the expression
+            raise UsageError(f"--query {options.query}: {error}") from None
+    if not written(frame if frame.index.name is None else frame.reset_index(), options):
+        print(as_text(frame))
+
+
+def _weights(model: Model) -> pd.DataFrame:
+    """Constants, with their real (dequantised) values in numbers; zeros is the share of them that are 0."""
+    import numpy as np
+
+    columns = ["name", "dtype", "shape", "elements", "nbytes", "quantized", "compression"]
+    frame = model.tensors.loc[model.tensors.role == "constant", columns].copy()
+    facts = np.full((len(frame), 4), np.nan)
+    for row, tensor in enumerate(frame.index):
+        if model.weights[tensor].size and model.weights[tensor].dtype.kind in "iufb":
+            real = np.asarray(model.dequantized[tensor], np.float64)
+            facts[row] = real.min(), real.max(), real.mean(), (real == 0).mean()
+    frame[["min", "max", "mean", "zeros"]] = facts
+    return frame
+
+
+def _demo(options: argparse.Namespace) -> None:
+    """A first look at everything, on the bundled models; what it prints is also how to get there."""
+    from html import escape
+
+    from matplotlib.figure import Figure
+
+    import mlinspect
+    from mlinspect.plot.weights import weights
+
+    folder = Path(options.directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in mlinspect.samples.names():
+        print(open_model(str(mlinspect.samples.path(name))), end="\n\n")
+    model = open_model(str(mlinspect.samples.path(DEMO_MODEL)))
+    print(f">>> model = mlinspect.open(mlinspect.samples.path({DEMO_MODEL!r}))")
+    constants = model.tensors.query("role == 'constant'")[["name", "dtype", "shape", "scheme", "nbytes"]]
+    heaviest = int(constants.index[int(constants.nbytes.argmax())])
+    for title, frame in (
+        ("model.layers", model.layers[["name", "op", "dtype", "output_shapes", "quantized", "params", "macs"]]),
+        ("model.tensors.query(\"role == 'constant'\")", constants),
+        (f"model.quant.query('tensor == {heaviest}')", model.quant.query(f"tensor == {heaviest}").head(8)),
+    ):
+        print(f"\n>>> {title}\n{as_text(frame)}")
+    card, picture = folder / "mlinspect-demo-card.html", folder / "mlinspect-demo-weights.png"
+    head = (
+        f"<!doctype html><meta charset=utf-8><meta name=color-scheme content='light dark'><title>{escape(DEMO_MODEL)}"
+    )
+    card.write_text(f"{head}</title><body>{model._repr_html_()}</body>\n", encoding="utf-8")
+    figure = Figure(figsize=(7, 3.2), layout="constrained")
+    weights(model.network.tensors[heaviest], figure.subplots())
+    figure.savefig(picture, dpi=120)
+    print(f"\ncard: {card}\nplot: {picture}")
