@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from mlinspect import ir
 from mlinspect.analysis.layouts import Layout, best_layout
-from mlinspect.analysis.match import Point, match
+from mlinspect.analysis.match import PASSING, Point, match
 from mlinspect.analysis.samples import Sample, feeds
 from mlinspect.errors import InputError
 from mlinspect.execute.conditions import real_values
@@ -93,15 +93,19 @@ class Bridge:
             raise InputError("the models' outputs do not match: neither by name nor by structure nor by size")
 
     def _with_outputs(self, points: list[Point]) -> list[Point]:
-        """Outputs match by position where nothing else matches them."""
+        """The points, those at the outputs moved behind the casts that follow; outputs match by position at last."""
         a, b = self.networks
-        known_a, known_b = {point.a for point in points}, {point.b for point in points}
-        more = [
-            Point(one.tensor, other.tensor, _maker(a, one.tensor), _maker(b, other.tensor), "output")
-            for one, other in zip(a.graphs[0].outputs, b.graphs[0].outputs, strict=False)
-            if one.tensor not in known_a and other.tensor not in known_b
-        ]
-        return points + more
+        points = list(points)
+        for one, other in zip(a.graphs[0].outputs, b.graphs[0].outputs, strict=False):
+            before_a, before_b = _passed(a, one.tensor), _passed(b, other.tensor)
+            for i, point in enumerate(points):
+                if point.a in before_a and point.b in before_b:
+                    points[i] = replace(point, a=one.tensor, b=other.tensor)
+                    break
+            else:
+                makers = _maker(a, one.tensor), _maker(b, other.tensor)
+                points.append(Point(one.tensor, other.tensor, *makers, "output"))
+        return points
 
     def _alike(self, points: list[Point], sample: Sample) -> tuple[list[Point], list[Layout], list[tuple[int, ...]]]:
         """The points whose tensors are of one size, each tensor in one point only; how b's becomes a's; b's shape."""
@@ -134,6 +138,19 @@ class Bridge:
 
 def _maker(network: ir.Network, tensor: int) -> int | None:
     return next((layer.index for layer in network.graphs[0].layers if tensor in layer.outputs), None)
+
+
+def _passed(network: ir.Network, tensor: int) -> list[int]:
+    """A tensor and those before it that only casts and reshapes lie between."""
+    made = {t: layer for layer in network.graphs[0].layers for t in layer.outputs}
+    found = [tensor]
+    while tensor in made and made[tensor].kind in PASSING:
+        operands = [t for t in made[tensor].inputs if network.tensors[t].data is None]
+        if len(operands) != 1:
+            break
+        (tensor,) = operands
+        found.append(tensor)
+    return found
 
 
 class Run:

@@ -184,6 +184,28 @@ def test_a_network_can_be_sent_elsewhere() -> None:
     assert all(np.array_equal(got[key], want[key]) for key in want)
 
 
+@pytest.mark.parametrize("name", ["ds_cnn_int8.armnn", "ds_cnn_int8.ms", "mobilenet_v1_int8.ms"])
+def test_casts_at_the_end_and_folded_layers_do_not_stand_in_the_way(golden, name: str) -> None:
+    model = mi.open(golden("armnn-nets.zip" if name.endswith("armnn") else "mslite-nets.zip").model(name))
+    reference = mi.open(golden("armnn-nets.zip").model(f"{name.split('_int8')[0]}_f32.armnn"))
+    image = np.random.default_rng(0).uniform(0, 1, reference.inputs["shape"].iloc[0]).astype(np.float32)
+    table = blame(model, reference, image)
+    assert table.share.sum() == pytest.approx(1, abs=1e-6)
+    convolutions = table[table.kind.isin(["conv2d", "depthwise_conv2d"])]
+    assert len(convolutions) == reference.layers.kind.isin(["conv2d", "depthwise_conv2d"]).sum()
+    (want,) = reference.run(image).values()
+    (got,) = model.run(image, quantize=True, dequantize=True).values()
+    assert table.mse.iloc[-1] == pytest.approx(np.mean((got.astype(float) - want) ** 2))
+
+
+def test_control_flow_is_computed_as_one_layer(golden) -> None:
+    model = mi.open(golden("mslite-ops.zip").model("cf_if_nontail_post.ms"))
+    image = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
+    table = blame(model, "float", image)
+    assert "Call-5" in set(table.name)
+    assert (table.own_db > 100).all()
+
+
 def test_shares_can_be_left_out() -> None:
     model, reference = sample("digits_cnn_wq4.ms"), sample("digits_cnn.ms")
     table = blame(model, reference, CALIBRATION[:2], shares=False)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mlinspect as mi
+from mlinspect.execute import registry
 from mlinspect.execute.conditions import conditions
 from mlinspect.execute.ports import bind_inputs
 from mlinspect.execute.programs import Programs
@@ -337,6 +338,22 @@ def test_places_that_do_not_exist() -> None:
         session.step_into()
     with pytest.raises(KeyError, match="has not been computed at position 2"):
         session[session.layers[3].outputs[0]]
+
+
+def test_run_until_computes_nothing_that_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "LAYER_OPS", {})
+    model = mi.open(mi.samples.path("digits_cnn.armnn"))
+
+    @mi.register_op("armnn", "Addition", layer="residual/add")
+    def never(call, *arrays):
+        raise AssertionError("this layer was not asked for")
+
+    got = model.run(IMAGE, until="residual/conv")
+    np.testing.assert_array_equal(got["residual/conv"], traced("digits_cnn.armnn")["residual/conv"])
+    with pytest.raises(mi.ExecutionError, match="not asked for"):
+        model.run(IMAGE)
+    with pytest.raises(mi.InputError, match="no layer 'nobody'"):
+        model.run(IMAGE, until="nobody")
 
 
 # --- look ---------------------------------------------------------------------------------------------------------
