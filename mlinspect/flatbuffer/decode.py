@@ -255,18 +255,23 @@ class Decoder:
         start, end = self._vector(position, 1)
         if end - start > _LONGEST_STRING:
             raise ModelFormatError(f"a string of {end - start} bytes", position)
-        self.claim(end - start, position)
+        self._claims -= end - start
+        if self._claims < 0:
+            self.claim(0, position)
         if end >= self.size or self.view[end] != 0:
             raise ModelFormatError("string without a terminating zero", position)
         return str(self.view[start:end], "utf-8", "backslashreplace")
 
     def _numbers_reader(self, dtype: np.dtype[Any]) -> Reader:
         buffer, item_size = self.buffer, dtype.itemsize
+        short = _SHORT_VECTOR * item_size
 
         def read_numbers(position: int, depth: int) -> np.ndarray:
             start, end = self._vector(position, item_size)
-            # what is longer stays a view
-            self.claim(8 * (end - start) // item_size if end - start <= _SHORT_VECTOR * item_size else 64, position)
+            if end - start <= short:
+                self._claims -= 8 * (end - start) // item_size
+                if self._claims < 0:
+                    self.claim(0, position)
             return buffer[start:end].view(dtype)
 
         return read_numbers

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,8 +28,7 @@ DTYPES = {
 HOLDERS = {1: "ByteData", 2: "ShortData", 4: "IntData", 8: "LongData"}
 
 
-@dataclass(frozen=True, slots=True)
-class TensorType:
+class TensorType(NamedTuple):
     """What a TensorInfo says of a tensor."""
 
     dtype: str
