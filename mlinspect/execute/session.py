@@ -148,6 +148,7 @@ class Session:
         jump = step.compute(*[values[tensor] for tensor in step.inputs]) if step.compute is not None else None
         if not isinstance(jump, Jump):
             raise InputError(f"layer {step.layer.name!r} ({step.layer.op}) calls no subgraph: use step")
+        self._timeline.forget(self.position + 1)  # what the call gave before is not what it gives now
         arguments = dict(zip(program.graphs[jump.graph].inputs, jump.arguments, strict=True))
         inner = subprogram(program, jump.graph)
         self._inner = Session(self.network, inner, values | arguments, self._mode, self.keep_bytes)

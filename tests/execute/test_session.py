@@ -425,7 +425,11 @@ def test_a_patch_within_a_called_subgraph_reaches_the_caller(golden) -> None:
     model = mi.open(archive.model("cf_if_nontail_post.ms"))
     arrays = archive.arrays("cf_if_nontail_post.npz")
     session = model.session({i: arrays[f"in_{i}"] for i in range(len(model.inputs))})
+    session.finish()  # what was computed before does not stand in the way
+    session.reset()
     assert session.run_until(kind="Switch").op == "Switch"
+    session.step()
+    session.back()
     assert session.next_layer.op == "Call"
     inner = session.step_into()
     inner.finish()
