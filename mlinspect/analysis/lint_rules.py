@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from mlinspect.analysis.operands import grid, role
+from mlinspect.analysis.operands import grid, most_clipped, role
 from mlinspect.analysis.rule import NARROW, SUMS, Finding, Look, narrow, rule, scale_of
 
-CLIPPED = 0.01  # share of clipped values that is too much, of 8-bit or wider ones
 FEW_LEVELS = 1 / 8
 WIDE = 32  # widest channel / narrowest channel
 HALF_MAX = 65504.0  # largest float16
@@ -305,12 +304,7 @@ def clipped(look: Look) -> Iterator[Finding]:
     """Many values lie at the ends of the grid."""
     for tensor in look.constants:
         row = look.stats[tensor.index]
-        # of few levels, the outermost hold much as it is
-        if (
-            row["clipped"] is not None
-            and row["elements"] >= 100
-            and row["clipped"] > max(CLIPPED, 2.0 ** (1 - row["bits"]))
-        ):
+        if row["clipped"] is not None and row["elements"] >= 100 and row["clipped"] > most_clipped(row["bits"]):
             yield look.at(tensor, f"{row['clipped']:.1%} of the values are clipped to the ends of {row['bits']} bits")
 
 

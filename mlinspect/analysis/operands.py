@@ -196,3 +196,14 @@ def grid(tensor: ir.Tensor) -> tuple[int, int] | None:
         return None
     low = 0 if tensor.dtype.startswith(("uint", "bool")) else -(1 << (q.bits - 1))
     return low, low + (1 << q.bits) - 1
+
+
+def most_clipped(bits: int) -> float:
+    """Share of values at the ends of a grid from which on values were clipped; of few levels, the outermost hold much.
+
+    Examples
+    --------
+    >>> most_clipped(8), most_clipped(4)
+    (0.01, 0.125)
+    """
+    return max(0.01, 2.0 ** (1 - bits))

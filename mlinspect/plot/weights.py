@@ -7,20 +7,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlinspect import ir
+from mlinspect.analysis.operands import most_clipped
+from mlinspect.plot.style import BLUE, GREY, ORANGE, VERMILION, axes, plain, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, ORANGE, GREY = "#0072B2", "#E69F00", "#808080"  # told apart with any colour vision, and in grey
 MAX_LEVELS = 4096  # more levels than this are binned
+MAX_TICKS = 300  # more levels than this are not drawn under the axis
 
 
 def weights(tensor: ir.Tensor, ax: Axes | None = None) -> Axes:
     """How often each stored number occurs, over all numbers that the type can hold.
 
     For quantised weights one bar is one level of the quantisation grid, of all channels together (each channel has
-    its own scale, but the same levels); levels outside the used range are shaded: they cost precision and hold
-    nothing. Other weights get a plain histogram of their values.
+    its own scale, but the same levels), and the grid itself is drawn under the axis. Levels outside the used range are
+    shaded: they cost precision and hold nothing. Bars at the ends of the grid that hold more than the extremes that
+    the range is made for, and more than 1 % of all values (more on grids of few levels), are red: values were clipped.
+    Other weights get a plain histogram of their values.
 
     Parameters
     ----------
@@ -59,10 +63,7 @@ def weights(tensor: ir.Tensor, ax: Axes | None = None) -> Axes:
     values = tensor.array
     if values is None or values.size == 0 or values.dtype.kind not in "iuf":
         raise ValueError(f"tensor {tensor.name!r} is no constant that holds numbers")
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        _, ax = plt.subplots(figsize=(7, 3.2), layout="constrained")
+    ax = axes(ax, 7, 3.2)
     q = tensor.quantization if tensor.quantized else None
     flat = np.asarray(values).ravel()
     levels = _levels(tensor.dtype, q.bits) if q is not None else None
@@ -75,18 +76,26 @@ def weights(tensor: ir.Tensor, ax: Axes | None = None) -> Axes:
         low, high = min(levels[0], int(flat.min())), max(levels[1], int(flat.max()))
         counts = np.bincount(flat.astype(np.int64) - low, minlength=high - low + 1)
         used = np.flatnonzero(counts) + low
-        ax.bar(np.arange(low, high + 1), counts, width=1.0 if high - low >= 64 else 0.9, color=BLUE, linewidth=0)
+        bars = ax.bar(np.arange(low, high + 1), counts, width=1.0 if high - low >= 64 else 0.9, color=BLUE, linewidth=0)
+        clipped = int(counts[: levels[0] - low + 1].sum() + counts[levels[1] - low :].sum())
+        clipped = max(clipped - (1 if q.symmetric else 2) * len(q.scale), 0)
+        if clipped > most_clipped(q.bits) * flat.size:
+            for bar in (*bars[: levels[0] - low + 1], *bars[levels[1] - low :]):
+                bar.set_color(VERMILION)
+        if high - low < MAX_TICKS:
+            places = np.arange(levels[0], levels[1] + 1)
+            ax.vlines(places, -0.035, -0.005, GREY, linewidth=0.6, transform=ax.get_xaxis_transform(), clip_on=False)
+            ax.tick_params(axis="x", pad=8)
         for start, stop in ((low - 0.5, used[0] - 0.5), (used[-1] + 0.5, high + 0.5)):
             if stop > start:
                 ax.axvspan(start, stop, color=ORANGE, alpha=0.25, linewidth=0)
         ax.set_xlim(low - 0.5, high + 0.5)
         ax.set_xlabel("stored value")
         what = f"{len(used)} of {high - low + 1} levels used, {_scales(q)}"
+        what += f", {clipped / flat.size:.1%} clipped" if clipped > most_clipped(q.bits) * flat.size else ""
     ax.axvline(0 if q is None or q.per_channel else float(q.zero_point[0]), color=GREY, linewidth=0.8)
     ax.set_ylabel("weights")
-    ax.set_title(f"{_plain(tensor.name)}\n{what}", fontsize=10, loc="left")
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
+    return tidy(ax, plain(tensor.name), what)
 
 
 def _levels(dtype: str, bits: int) -> tuple[int, int] | None:
@@ -101,8 +110,3 @@ def _scales(q: ir.Quantization) -> str:
     if not q.per_channel:
         return f"scale {q.scale[0]:.4g}, zero point {q.zero_point[0]}" if len(q.scale) else "no scale"
     return f"{len(q.scale)} channels with scales from {q.scale.min():.4g} to {q.scale.max():.4g}"
-
-
-def _plain(name: str) -> str:
-    """A name that matplotlib takes as it is: a pair of dollars would start a formula."""
-    return name.replace("$", r"\$")

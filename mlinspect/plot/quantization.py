@@ -1,0 +1,302 @@
+"""Pictures of quantisation: ranges of channels, parameters over depth, use of the grid, errors of a pair."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from mlinspect import constants
+from mlinspect.analysis.operands import grid, network_of, uses
+from mlinspect.analysis.pairs import compare_weights
+from mlinspect.analysis.stats import stats
+from mlinspect.plot.style import BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, SKY, VERMILION, axes, bars, plain, tidy
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MOST_BARS = 40
+
+
+def channel_ranges(model: Any, tensor: int | str, ax: Axes | None = None) -> Axes:
+    """The range of values in each output channel, before the range of the whole tensor.
+
+    Blue: smallest to largest value of each channel. Grey behind them: of all channels, which one scale for all must
+    cover. Where the tensor is quantised, ticks show the smallest and largest value that each channel could store.
+
+    Parameters
+    ----------
+    model : Model or Network
+    tensor : int or str
+        Id or name of a constant.
+    ax : Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> channel_ranges(mi.open(mi.samples.path("digits_cnn.ms")), "res.weight").get_xlabel()
+    'output channel'
+    """
+    network = network_of(model)
+    found = constants.find_tensor(network, tensor)
+    if found.data is None:
+        raise ValueError(f"tensor {found.name!r} is no constant")
+    table = stats(replace(network, tensors={found.index: found}), by="channel")
+    low, high = table["min"].to_numpy(float), table["max"].to_numpy(float)
+    if np.isnan(low).all():
+        raise ValueError(f"tensor {found.name!r} holds no numbers")
+    ax = axes(ax, 7, 3.2)
+    place = np.arange(len(low))
+    ax.axhspan(np.nanmin(low), np.nanmax(high), color=PALE, linewidth=0, zorder=0)
+    ax.bar(place, high - low, bottom=low, width=0.8 if len(low) < 200 else 1.0, color=BLUE, linewidth=0)
+    limits, q = grid(found), found.quantization
+    if limits is not None and q is not None and limits[1] - limits[0] < 1 << 16:
+        ends = [np.broadcast_to(q.scale * (end - q.zero_point), len(low)) for end in limits]
+        for end in ends:
+            ax.scatter(place, end, marker="_", s=28, color=ORANGE, linewidth=1.2, zorder=3)
+    ax.axhline(0, color=GREY, linewidth=0.8)
+    ax.set_xlim(-0.6, len(low) - 0.4)
+    ax.set_xlabel("output channel")
+    ax.set_ylabel("real value")
+    reach = table["absmax"][table["absmax"] > 0]
+    sub = f"{len(low)} channels" + (
+        f", widest {reach.max() / reach.min():.1f} x the narrowest" if len(reach) > 1 else ""
+    )
+    return tidy(ax, plain(found.name), sub + (", ticks: what can be stored" if limits is not None else ""))
+
+
+def scales(model: Any, ax: Axes | None = None) -> Axes:
+    """Quantisation steps over the depth of the network, on a logarithmic axis.
+
+    Circles: what layers give. Squares: weights, with a line from the smallest to the largest scale of their channels.
+    A layer whose output has a much larger step than its neighbours' passes little on.
+
+    Parameters
+    ----------
+    model : Model or Network
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> scales(mi.open(mi.samples.path("digits_cnn_u8.armnn"))).get_yscale()
+    'log'
+    """
+    network = network_of(model)
+    ax = axes(ax, 7, 3.2)
+    drawn = False
+    for place, tensor, constant in _over_depth(network):
+        s = tensor.quantization.scale
+        s = s[np.isfinite(s) & (s > 0)]
+        if len(s) and tensor.dtype not in ("int32", "int64"):
+            colour, marker = (ORANGE, "s") if constant else (BLUE, "o")
+            ax.plot([place, place], [s.min(), s.max()], color=colour, linewidth=1.2)
+            label = ("weights" if constant else "outputs") if _first(ax, colour) else None
+            ax.scatter(place, np.exp(np.log(s).mean()), s=18, color=colour, marker=marker, zorder=3, label=label)
+            drawn = True
+    ax.set_yscale("log")
+    ax.set_xlabel("layer, in order of execution")
+    ax.set_ylabel("scale (real / step)")
+    if drawn:
+        ax.legend(frameon=False, fontsize=8)
+    return tidy(ax, "Scales over depth", "" if drawn else "nothing is quantised")
+
+
+def zero_points(model: Any, ax: Axes | None = None) -> Axes:
+    """Where real 0 lies in the grid of each quantised tensor, over the depth of the network.
+
+    At the bottom no negative value can be stored (right after a ReLU), at the top no positive one (seldom right), in
+    the middle both alike.
+
+    Parameters
+    ----------
+    model : Model or Network
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> zero_points(mi.open(mi.samples.path("digits_cnn_u8.armnn"))).get_xlabel()
+    'layer, in order of execution'
+    """
+    network = network_of(model)
+    ax = axes(ax, 7, 2.6)
+    for end in (0, 0.5, 1):
+        ax.axhline(end, color=PALE, linewidth=0.8, zorder=0)
+    drawn = False
+    for place, tensor, constant in _over_depth(network):
+        limits = grid(tensor)
+        if limits is not None and tensor.dtype not in ("int32", "int64"):
+            share = (tensor.quantization.zero_point - limits[0]) / (limits[1] - limits[0])
+            colour, marker = (ORANGE, "s") if constant else (BLUE, "o")
+            label = ("weights" if constant else "outputs") if _first(ax, colour) else None
+            ax.scatter(np.full(len(share), place), share, s=16, color=colour, marker=marker, alpha=0.8, label=label)
+            drawn = True
+    ax.set_ylim(-0.05, 1.05)
+    ax.set_yticks([0, 0.5, 1], ["smallest", "middle", "largest"])
+    ax.set_xlabel("layer, in order of execution")
+    if drawn:
+        ax.legend(frameon=False, fontsize=8)
+    return tidy(ax, "Zero points in their grids", "" if drawn else "nothing is quantised")
+
+
+def levels(model: Any, ax: Axes | None = None) -> Axes:
+    """How much of its grid each quantised constant uses.
+
+    Pale: share of the range between the smallest and the largest number that occurs. Dark: share of the levels that
+    occur. The dotted line is 1/8, below which bits are wasted; small constants cannot use all levels.
+
+    Parameters
+    ----------
+    model : Model or Network
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> len(levels(mi.open(mi.samples.path("digits_cnn_wq4.ms"))).get_yticks())
+    3
+    """
+    table = stats(model)
+    table = table[table["levels_share"].notna()]
+    hidden = max(len(table) - MOST_BARS, 0)
+    table = table.sort_values("levels_share").head(MOST_BARS).sort_index() if hidden else table
+    ax = axes(ax, 7, 0.9 + 0.24 * max(len(table), 1))
+    places = np.arange(len(table))
+    ax.barh(places, table["range_used"].fillna(0), color=SKY, height=0.75, linewidth=0, label="range used")
+    texts = [f"{n} of {2**b}" for n, b in zip(table["levels"], table["bits"], strict=True)]
+    bars(ax, [plain(n, 34) for n in table["name"]], table["levels_share"].tolist(), [BLUE] * len(table), texts)
+    ax.axvline(1 / 8, color=GREY, linestyle=":", linewidth=1)
+    ax.set_xlim(0, 1.2)
+    ax.set_xticks([0, 1 / 8, 0.5, 1], ["0", "1/8", "1/2", "1"])
+    ax.set_xlabel("share of the grid")
+    sub = "nothing is quantised" if table.empty else "dark: levels that occur; pale: range between them"
+    return tidy(ax, "Levels used" + (f" ({hidden} constants that use more not shown)" if hidden else ""), sub)
+
+
+def sqnr(a: Any, b: Any = None, ax: Axes | None = None, good: float = 40, bad: float = 20) -> Axes:
+    """Signal to quantisation noise of the weights of a pair of models, worst first.
+
+    Parameters
+    ----------
+    a : Model, Network or DataFrame
+        The reference; or a table of :func:`mlinspect.compare_weights`, and no `b`.
+    b : Model or Network
+        The model to judge.
+    ax : Axes, optional
+    good, bad : float
+        dB from which on a bar is green, and below which it is red and marked with an exclamation mark.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> a, b = (mi.open(mi.samples.path(name)) for name in ("digits_cnn.ms", "digits_cnn_wq4.ms"))
+    >>> sqnr(a, b).get_xlabel()
+    'SQNR in dB'
+    """
+    table = a if isinstance(a, pd.DataFrame) else compare_weights(a, b)
+    table = table[table["sqnr_db"].notna()]
+    equal = int(np.isinf(table["sqnr_db"]).sum())
+    table = table[np.isfinite(table["sqnr_db"])].sort_values("sqnr_db")
+    hidden = max(len(table) - MOST_BARS, 0)
+    table = table.head(MOST_BARS)
+    values = table["sqnr_db"].clip(lower=0).tolist()
+    ax = axes(ax, 7, 0.9 + 0.24 * max(len(table), 1))
+    colours = [VERMILION if v < bad else GREEN if v >= good else ORANGE for v in table["sqnr_db"]]
+    texts = [f"{v:.1f}" + (" !" if v < bad else "") for v in table["sqnr_db"]]
+    column = "name_a" if "name_a" in table else "name"
+    bars(ax, [plain(n, 34) for n in table[column]], values, colours, texts)
+    for line in (bad, good):
+        ax.axvline(line, color=GREY, linestyle=":", linewidth=1)
+    ax.set_xlim(0, max([*values, good]) * 1.15)
+    ax.set_xlabel("SQNR in dB")
+    notes = [f"{equal} equal ones not shown"] if equal else []
+    notes += [f"{hidden} better ones not shown"] if hidden else []
+    return tidy(ax, "Weights against the reference", "; ".join([f"dotted: {bad:g} and {good:g} dB", *notes]))
+
+
+def what_if(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
+    """SQNR against bytes of each way to quantise, all weights of the table together.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Of :func:`mlinspect.what_if`.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+
+    Notes
+    -----
+    A way's SQNR is that of all layers together, their relative noise powers added up, as for :func:`mlinspect.plan`.
+
+    Examples
+    --------
+    >>> import mlinspect as mi
+    >>> what_if(mi.what_if(mi.open(mi.samples.path("digits_cnn.ms")))).get_xlabel()  # doctest: +SKIP
+    'bytes of the weights'
+    """
+    ax = axes(ax, 7, 3.6)
+    noise = table.assign(noise=10 ** (-table["sqnr_db"] / 10))
+    ways = noise.groupby(["per_channel", "clip", "bits"], observed=True)[["noise", "bytes"]].sum().reset_index()
+    clips = list(dict.fromkeys(ways["clip"]))
+    colours = dict(zip(clips, (BLUE, ORANGE, PURPLE, GREEN), strict=False))
+    for (each, clip), part in ways.groupby(["per_channel", "clip"], observed=True):
+        style, marker = ("-", "o") if each else ("--", "s")
+        label = f"{clip}, {'per channel' if each else 'per tensor'}"
+        db = -10 * np.log10(part["noise"])
+        ax.plot(part["bytes"], db, style, marker=marker, markersize=5, color=colours[clip], label=label)
+    for bits, part in ways.groupby("bits"):
+        best = part.sort_values("noise").iloc[0]
+        place = (float(best["bytes"]), float(-10 * np.log10(best["noise"])))
+        ax.annotate(f"{bits} bits", place, (0, 7), textcoords="offset points", ha="center", fontsize=8)
+    ax.margins(y=0.15)
+    ax.set_xlabel("bytes of the weights")
+    ax.set_ylabel("SQNR in dB")
+    ax.legend(frameon=False, fontsize=8)
+    return tidy(ax, "What quantising would cost", f"{table['tensor'].nunique()} weights together")
+
+
+def _over_depth(network: Any) -> list[tuple[int, Any, bool]]:
+    """Place in the order of execution, quantised tensor, whether it is a constant."""
+    order = {layer.index: i for i, layer in enumerate(network.layers.values())}
+    readers, found = uses(network), []
+    for layer in network.layers.values():
+        ends = [(i, False) for i in layer.outputs]
+        ends += [(i, True) for i in layer.inputs if readers[i].layer is layer and network.tensors[i].data is not None]
+        for i, constant in ends:
+            tensor = network.tensors[i]
+            if tensor.quantized and tensor.quantization is not None:
+                found.append((order[layer.index], tensor, constant))
+    return found
+
+
+def _first(ax: Axes, colour: str) -> bool:
+    """Whether nothing of that colour is in the legend yet."""
+    name = {ORANGE: "weights", BLUE: "outputs"}[colour]
+    return name not in ax.get_legend_handles_labels()[1]
