@@ -172,6 +172,8 @@ def with_quant(
             raise InputError(f"tensor {old.name!r} has no quantisation yet: give a scale")
         q = ir.Quantization(np.ones(1), np.zeros(1, np.int64), None, 8 * numpy_dtype(old).itemsize)
     scales: np.ndarray = np.atleast_1d(np.array(q.scale if scale is None else scale, np.float64))
+    if scale is not None and zero_point is None and len(set(q.zero_point.tolist())) == 1:
+        zero_point = int(q.zero_point[0])  # for however many channels there are now
     zeros: np.ndarray = np.atleast_1d(np.array(q.zero_point if zero_point is None else zero_point))
     if zeros.dtype.kind not in "iu":
         raise InputError(f"zero points are integers, not {zeros.dtype}")
