@@ -196,7 +196,7 @@ def test_onnx_runtime_has_other_names_and_layouts() -> None:
     table = compare(model, dump, IMAGE).set_index("name_a")
     found = table[table.sqnr_db.notna()]
     assert len(found) == 10
-    assert (found.sqnr_db == np.inf).all()
+    assert (found.sqnr_db > 100).all()  # float sums differ in their last bits
     assert found.note["/res/Conv"] == "layout: NCHW against NHWC"
     assert found.note["/head/Gemm"] == ""
     assert table.note["/AveragePool_post"] == "not computed in b; missing in the dump"
@@ -215,7 +215,7 @@ def test_raw_files() -> None:
     by_size = read_dump(DUMPS / "raw" / "probability.output").align(model)
     for aligned in (by_suffix, by_size):
         (array,) = aligned.values.values()
-        np.testing.assert_array_equal(array, want.outputs["probability"])
+        np.testing.assert_allclose(array, want.outputs["probability"], rtol=1e-5)
     image = read_dump(DUMPS / "raw" / "image.input", shape=(1, 8, 8, 1))
     np.testing.assert_array_equal(image["image"], IMAGE)
     by_name = read_dump(DUMPS / "raw", shape={"image": (1, 8, 8, 1)}, dtype="float32")
