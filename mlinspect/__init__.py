@@ -9,7 +9,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from mlinspect import samples
+from mlinspect import build, samples
 from mlinspect.errors import (
     ExecutionError,
     InputError,
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from mlinspect.analysis.compare import compare
     from mlinspect.analysis.dumps import read_dump
     from mlinspect.analysis.pairs import compare_weights
+    from mlinspect.analysis.whatif import plan, what_if
     from mlinspect.glossary import describe
+    from mlinspect.style import style
 
 __version__ = "0.1.0"
 
@@ -40,15 +42,19 @@ __all__ = [
     "SchemaError",
     "UnsupportedError",
     "blame",
+    "build",
     "compare",
     "compare_weights",
     "describe",
     "open",
+    "plan",
     "quirks",
     "read_dump",
     "register_op",
     "samples",
     "sensitivity",
+    "style",
+    "what_if",
 ]
 
 # loaded when first asked for, so that opening a file waits for nothing else
@@ -57,8 +63,11 @@ _LATER = {
     "compare": "mlinspect.analysis.compare",
     "compare_weights": "mlinspect.analysis.pairs",
     "describe": "mlinspect.glossary",
+    "plan": "mlinspect.analysis.whatif",
     "read_dump": "mlinspect.analysis.dumps",
     "sensitivity": "mlinspect.analysis.blame",
+    "style": "mlinspect.style",
+    "what_if": "mlinspect.analysis.whatif",
 }
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import io
 import mmap
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from mlinspect import card, constants, formats, ir, save, tables
+from mlinspect import card, constants, edit, extract, formats, ir, save, tables
 from mlinspect.errors import ModelFormatError
 from mlinspect.execute.engine import STEP_LIMIT, Program, execute
 from mlinspect.execute.ports import Inputs, bind_inputs, require_inputs, wanted_tensors
@@ -21,6 +21,9 @@ from mlinspect.execute.session import KEEP_BYTES, Session, find_layer
 from mlinspect.execute.trace import Trace
 from mlinspect.execute.values import dequantize_array
 from mlinspect.flatbuffer import Schema, load_schema
+
+if TYPE_CHECKING:
+    from mlinspect.plot.accessor import PlotAccessor
 
 
 def open(
@@ -296,6 +299,67 @@ class Model:
         from mlinspect.analysis.stats import stats
 
         return stats(self, by)
+
+    def lint(self, rules: Iterable[str] | None = None) -> pd.DataFrame:
+        """What is wrong, or looks wrong, with the model: see :func:`mlinspect.analysis.lint.lint`."""
+        from mlinspect.analysis.lint import lint
+
+        return lint(self, rules)
+
+    def cost(self, shapes: Mapping[str | int, Sequence[int]] | None = None) -> pd.DataFrame:
+        """Operations, bytes and memory of every layer: see :func:`mlinspect.analysis.cost.cost`."""
+        from mlinspect.analysis.cost import cost
+
+        return cost(self, shapes)
+
+    @cached_property
+    def plot(self) -> PlotAccessor:
+        """Pictures of the model: ``model.plot.weights("conv1")``, ``model.plot.graph()``, ... each gives its Axes."""
+        from mlinspect.plot.accessor import PlotAccessor
+
+        return PlotAccessor(self)
+
+    def with_attrs(self, layer: int | str, **attrs: Any) -> Model:
+        """A model with other attributes of a layer: see :func:`mlinspect.edit.with_attrs`."""
+        return self._changed(edit.with_attrs(self.network, layer, **attrs))
+
+    def with_constant(self, tensor: int | str, array: np.ndarray, *, quantize: bool = False) -> Model:
+        """A model with other numbers in a constant: see :func:`mlinspect.edit.with_constant`."""
+        return self._changed(edit.with_constant(self.network, tensor, array, quantize=quantize))
+
+    def with_quant(
+        self,
+        tensor: int | str,
+        *,
+        scale: float | Sequence[float] | np.ndarray | None = None,
+        zero_point: int | Sequence[int] | np.ndarray | None = None,
+        axis: int | None = None,
+        bits: int | None = None,
+    ) -> Model:
+        """A model with other quantisation parameters of a tensor: see :func:`mlinspect.edit.with_quant`."""
+        changed = edit.with_quant(self.network, tensor, scale=scale, zero_point=zero_point, axis=axis, bits=bits)
+        return self._changed(changed)
+
+    def without(self, layer: int | str) -> Model:
+        """A model without a layer, whose input takes the place of its output: see :func:`mlinspect.edit.without`."""
+        return self._changed(edit.without(self.network, layer))
+
+    def rename(
+        self, layers: Mapping[int | str, str] | None = None, tensors: Mapping[int | str, str] | None = None
+    ) -> Model:
+        """A model with other names of layers or tensors: see :func:`mlinspect.edit.rename`."""
+        return self._changed(edit.rename(self.network, layers, tensors))
+
+    def with_input_shape(self, shapes: edit.Shapes) -> Model:
+        """A model for inputs of other shapes: see :func:`mlinspect.edit.with_input_shape`."""
+        return self._changed(edit.with_input_shape(self.network, shapes))
+
+    def extract(self, inputs: Sequence[int | str] | None = None, outputs: Sequence[int | str] | None = None) -> Model:
+        """The sub-graph between tensors as a model of its own: see :func:`mlinspect.extract.extract`."""
+        return self._changed(extract.extract(self.network, inputs, outputs))
+
+    def _changed(self, network: ir.Network) -> Model:
+        return Model(network, self.name, 0)
 
     def save(self, path: str | Path, *, release: str = "newest", weights: str = "inline") -> None:
         """Write the model's file, in the newest layout: see :func:`mlinspect.save.save`."""
