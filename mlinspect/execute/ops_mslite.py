@@ -15,6 +15,7 @@ from mlinspect.execute.ops_mslite_elementwise import fused
 from mlinspect.execute.registry import Call, op
 from mlinspect.kernels import conv, depthwise, int8_move, matmul, normalize, pool, recurrent_nnacl, resize
 from mlinspect.kernels.conv_transpose import conv2d_transpose
+from mlinspect.kernels.depthwise_fused import depthwise_conv2d_fused, spread_taps
 from mlinspect.kernels.int8 import Affine
 
 mslite = partial(op, "mslite")
@@ -77,6 +78,11 @@ def convolved(call: Call, x: np.ndarray, weights: np.ndarray, bias: np.ndarray |
     groups = x.shape[-1] // weights.shape[-1]
     if groups == x.shape[-1] > 1:
         taps = prepared(call, "taps", weights, depthwise_weights)
+        if x.dtype == np.float32 and stride[1] == 1 and len(weights) == groups:
+            height, width = conv.output_size(x.shape[1:3], weights.shape[1:3], stride, padding, dilation)
+            if height * width * groups <= 1 << 16:  # larger images are quicker tap by tap
+                spread = prepared(call, f"taps{width}", taps, partial(spread_taps, width=width))
+                return depthwise_conv2d_fused(x, spread, bias, stride=stride, padding=padding, dilation=dilation)
         return depthwise.depthwise_conv2d(x, taps, bias, stride=stride, padding=padding, dilation=dilation)
     return conv.conv2d(x, weights, bias, stride=stride, padding=padding, dilation=dilation, groups=groups)
 
