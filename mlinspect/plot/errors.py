@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from mlinspect.plot.weights import BLUE, GREY, ORANGE
+from mlinspect.plot.style import BLUE, GREY, ORANGE, axes, plain, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ def accumulated(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    ax = ax or _axes(8, 3.5)
+    ax = axes(ax, 8, 3.5)
     table = table.sort_index()
     table = table[table.sqnr_db.notna()].reset_index(drop=True)
     values = table.sqnr_db.clip(*_ends(table.sqnr_db))
@@ -43,12 +43,12 @@ def accumulated(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
         ax.step(table.index, table.threshold_db, color=GREY, linewidth=0.8, where="mid", label="threshold")
     if "first" in table and table["first"].any():
         first = int(table.index[table["first"]][0])
-        ax.plot(first, values[first], "s", color=ORANGE, markersize=9, label=f"first: {_plain(table.name_a[first])}")
+        ax.plot(first, values[first], "s", color=ORANGE, markersize=9, label=f"first: {plain(table.name_a[first])}")
     if ax.get_legend_handles_labels()[0]:
         ax.legend(frameon=False, fontsize=8)
     _names(ax, table.name_a)
     ax.set_ylabel("SQNR [dB]")
-    return _tidy(ax)
+    return tidy(ax)
 
 
 def own_and_inherited(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -58,7 +58,7 @@ def own_and_inherited(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    ax = ax or _axes(8, 3.5)
+    ax = axes(ax, 8, 3.5)
     place = np.arange(len(table))
     for column, shift, color, label in (
         ("own_db", -0.2, ORANGE, "own"),
@@ -68,7 +68,7 @@ def own_and_inherited(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     _names(ax, table["name"])
     ax.set_ylabel("error / signal (rms)")
     ax.legend(frameon=False, fontsize=8)
-    return _tidy(ax)
+    return tidy(ax)
 
 
 def shares(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -78,13 +78,13 @@ def shares(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    ax = ax or _axes(8, 3.5)
+    ax = axes(ax, 8, 3.5)
     share = 100 * table.share
     ax.bar(np.arange(len(table)), share, 0.7, color=np.where(share < 0, BLUE, ORANGE))
     ax.axhline(0, color=GREY, linewidth=0.8)
     _names(ax, table["name"])
     ax.set_ylabel("share of the final error [%]")
-    return _tidy(ax)
+    return tidy(ax)
 
 
 def channels(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -94,14 +94,14 @@ def channels(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    ax = ax or _axes(7, 3.2)
+    ax = axes(ax, 7, 3.2)
     ax.bar(table.index, np.sqrt(table.mse), 0.8, color=BLUE, label="root mean square")
     ax.plot(table.index, table.bias, ".", color=ORANGE, label="mean")
     ax.axhline(0, color=GREY, linewidth=0.8)
     ax.set_xlabel("channel")
     ax.set_ylabel("error")
     ax.legend(frameon=False, fontsize=8)
-    return _tidy(ax)
+    return tidy(ax)
 
 
 def picture(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -111,7 +111,7 @@ def picture(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    ax = ax or _axes(4.2, 3.6)
+    ax = axes(ax, 4.2, 3.6)
     shown = ax.imshow(table.to_numpy(), cmap="cividis", vmin=0, interpolation="nearest", aspect="auto")
     bar = ax.figure.colorbar(shown, ax=ax)
     bar.set_label("error (rms)")
@@ -129,7 +129,7 @@ def margins(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    ax = ax or _axes(5, 4)
+    ax = axes(ax, 5, 4)
     steps = table.steps_b.notna().all()
     y = table.steps_b if steps else table.margin_b
     agree = table.agree
@@ -140,7 +140,7 @@ def margins(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("margin of a")
     ax.set_ylabel("margin of b [steps]" if steps else "margin of b")
     ax.legend(frameon=False, fontsize=8)
-    return _tidy(ax)
+    return tidy(ax)
 
 
 def sensitivity(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -150,7 +150,7 @@ def sensitivity(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     -------
     Axes
     """
-    ax = ax or _axes(8, 3.5)
+    ax = axes(ax, 8, 3.5)
     place = np.arange(len(table))
     ax.plot(place, table.restored, "o", color=ORANGE, label="this layer alone restored")
     ax.plot(place, table.alone, "s", color=BLUE, markersize=4, label="this layer alone quantised")
@@ -159,13 +159,7 @@ def sensitivity(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     _names(ax, table["name"])
     ax.set_ylabel("metric")
     ax.legend(frameon=False, fontsize=8)
-    return _tidy(ax)
-
-
-def _axes(width: float, height: float) -> Axes:
-    import matplotlib.pyplot as plt
-
-    return plt.subplots(figsize=(width, height), layout="constrained")[1]
+    return tidy(ax)
 
 
 def _ends(decibels: pd.Series) -> tuple[float, float]:
@@ -176,15 +170,5 @@ def _ends(decibels: pd.Series) -> tuple[float, float]:
 
 def _names(ax: Axes, names: pd.Series) -> None:
     step = -(-len(names) // MOST_NAMES) or 1
-    ax.set_xticks(range(0, len(names), step), [_plain(name) for name in names[::step]], rotation=60, ha="right")
+    ax.set_xticks(range(0, len(names), step), [plain(name) for name in names[::step]], rotation=60, ha="right")
     ax.tick_params(axis="x", labelsize=8)
-
-
-def _plain(name: str) -> str:
-    """A name as it is: a pair of dollars would start a formula."""
-    return str(name).replace("$", r"\$")
-
-
-def _tidy(ax: Axes) -> Axes:
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
