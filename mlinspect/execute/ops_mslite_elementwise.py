@@ -296,7 +296,10 @@ def axis_of(call: Call, default: int = -1) -> int:
 
 @mslite("Softmax")
 def softmax_layer(call: Call, x: np.ndarray) -> np.ndarray:
-    return softmax.softmax(x, axis_of(call))
+    axis = axis_of(call)
+    y = np.exp(x - x.max(axis, keepdims=True))
+    y /= y.sum(axis, keepdims=True)
+    return y
 
 
 @mslite("LogSoftmax")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -113,9 +114,10 @@ def depthwise_conv2d_fused(
     return out
 
 
+@cache
 def _bands(
     height: int, below: int, rows: int, stride: int, top: int, dilation: int, most: int
-) -> list[tuple[int, int, int, int]]:
+) -> tuple[tuple[int, int, int, int], ...]:
     """Runs of output rows that the same taps meet the image in: (first row, how many, first tap, end of taps)."""
     found: list[tuple[int, int, int, int]] = []
     for row in range(height):
@@ -125,4 +127,4 @@ def _bands(
             found[-1] = (found[-1][0], found[-1][1] + 1, first, last)
         else:
             found.append((row, 1, first, last))
-    return found
+    return tuple(found)
