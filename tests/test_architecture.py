@@ -34,6 +34,7 @@ ROOMS = {
     "extract": ["constants", "errors", "execute", "formats", "infer", "ir", "save"],
     "analysis": ["constants", "errors", "execute", "ir", "kernels", "macs", "tables"],
     "plot": ["analysis", "constants", "errors", "execute", "ir", "macs", "tables"],
+    "report": ["analysis", "card", "html", "plot", "tables"],
     "glossary": ["analysis", "tables"],
     "style": ["glossary"],
     "widgets": ["analysis", "card", "constants", "errors", "execute", "html", "ir", "kernels", "tables"],

@@ -258,7 +258,7 @@ def what_if(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     Examples
     --------
     >>> import mlinspect as mi
-    >>> what_if(mi.what_if(mi.open(mi.samples.path("digits_cnn.ms")))).get_xlabel()  # doctest: +SKIP
+    >>> what_if(mi.what_if(mi.open(mi.samples.path("digits_cnn.ms")))).get_xlabel()
     'bytes of the weights'
     """
     ax = axes(ax, 7, 3.6)
