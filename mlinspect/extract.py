@@ -63,6 +63,8 @@ def extract(
             raise InputError(f"tensor {network.tensors[tensor].name!r} is a constant: data cannot enter there")
     graph = next((g for g in network.graphs if wanted and any(wanted[0] in layer.outputs for layer in g.layers)), main)
     layers, needed = _between(graph, given, wanted)
+    if not layers:
+        raise InputError("no layer lies between these inputs and outputs")
     if inputs is None:
         given = [tensor for tensor in given if tensor in needed]
     _check_complete(network, layers, given, needed)

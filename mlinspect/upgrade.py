@@ -185,13 +185,14 @@ def armnn_2008(network: ir.Network) -> ir.Network:
         op = layer.op
         if op == "ElementwiseUnary":  # its loader forgot them, but not the operators that they replaced
             op = {"Abs": "Abs", "Rsqrt": "Rsqrt"}.get(layer.attrs["operation"], op)
-        lost = {
-            name: value
+        lost = [
+            f"{name} other than {value}"
             for name, (value, rank) in _SINCE_2008.get(op, {}).items()
             if layer.attrs.get(name, value) not in (value, rank and rank(network, layer))
-        }
+        ]
+        lost += ["Signed64 numbers" for i in layer.outputs if tensors[i].vendor_dtype == "Signed64"]
         if op not in known or op == "ElementwiseUnary" or lost:
-            what = f"{op} with {next(iter(lost))} other than {next(iter(lost.values()))}" if lost else op
+            what = f"{op} with {lost[0]}" if lost else op
             raise UnsupportedError(f"layer {layer.index} {layer.name!r}: Arm NN 20.08 cannot load {what}")
         attrs = {} if op != layer.op else dict(layer.attrs)
         new = replace(layer, op=op, attrs=attrs)
