@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 import pandas as pd
+from pandas.io.formats.style import Styler
 
 from mlinspect.glossary import COLUMNS
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
 
 # black on each is readable, and bold tells bad from good without colour
 GOOD, FAIR = "background-color:#bfe3cf;color:#000", "background-color:#ffe2a6;color:#000"
@@ -30,6 +28,15 @@ _ONLY = {
     "per tensor": ("scheme", "per_tensor"),
 }
 _SIZES = ("bytes", "multiply-adds", "elements", "share", "bits")
+
+
+class Coloured(Styler):
+    """A Styler that shows the plain table where there are no colours."""
+
+    data: pd.DataFrame
+
+    def __repr__(self) -> str:
+        return repr(self.data)
 
 
 class Reading(NamedTuple):
@@ -117,7 +124,7 @@ def style(frame: pd.DataFrame, table: str | None = None) -> Styler:
     ]
     # of its content: the same table gives the same HTML, and two on a page do not share their colours
     uuid = f"{crc32(frame.to_csv().encode()):08x}"
-    styler = frame.style.set_uuid(uuid).format(precision=4, na_rep="", escape="html")
+    styler: Styler = Coloured(frame, uuid=uuid).format(precision=4, na_rep="", escape="html")
     readings = {name: found for name in numeric if (found := reading(declared[name][1])) is not None}
     for name, found in readings.items():
         styler = styler.apply(_judged, subset=[name], frame=frame, found=found)
