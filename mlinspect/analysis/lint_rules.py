@@ -34,12 +34,13 @@ def bias_scale(look: Look) -> Iterator[Finding]:
         if b.quantization is None and look.network.format == "mslite":
             continue  # its kernels ask for no scale
         want, got = scale_of(x)[0] * scale_of(w), scale_of(b)
-        if len(got) not in (1, len(want)) or not (want > 0).all():
+        if len({len(got), len(want), 1}) > 2 or not (want > 0).all():
             continue
-        off = np.abs(got / want - 1).max()
-        if not off <= 0.01:
-            channel = int(np.abs(got / want - 1).argmax())
-            message = f"scale {got[min(channel, len(got) - 1)]:.6g} where input x weights make {want[channel]:.6g}"
+        got, want = np.broadcast_arrays(got, want)
+        worst = int(np.nan_to_num(np.abs(got / want - 1), nan=np.inf).argmax())
+        if not abs(got[worst] / want[worst] - 1) <= 0.01:
+            where = f" in channel {worst}" if len(want) > 1 else ""
+            message = f"scale {got[worst]:.6g} where input x weights make {want[worst]:.6g}{where}"
             yield Finding(layer.index, b.index, f"{b.name}: {message}")
 
 
@@ -125,6 +126,18 @@ def symmetric_zero_point(look: Look) -> Iterator[Finding]:
         symmetric = "Symm" in tensor.vendor_dtype and "Asymm" not in tensor.vendor_dtype
         if q is not None and tensor.quantized and (symmetric or tensor.dtype == "int32") and q.zero_point.any():
             yield look.at(tensor, f"{tensor.vendor_dtype} with zero point {q.zero_point[q.zero_point != 0][0]}")
+
+
+@rule("weight-zero-point", "warning", "quantise weights symmetrically: most kernels and accelerators expect it")
+def weight_zero_point(look: Look) -> Iterator[Finding]:
+    """8-bit weights with a scale a channel have zero points other than 0, in a layer that computes with integers."""
+    for layer, x, w, _ in look.sums():
+        q = w.quantization
+        if narrow(x) and w.dtype == "int8" and w.quantized and w.data is not None and q is not None and q.per_channel:
+            count = int((q.zero_point != 0).sum())
+            if count:
+                found = f"zero points from {q.zero_point.min()} to {q.zero_point.max()} in {count} channels"
+                yield Finding(layer.index, w.index, f"{w.name}: {found}")
 
 
 @rule("parameter-count", "error", "store one scale and one zero point a channel, or one for all")

@@ -203,6 +203,7 @@ PLANTED = {
     "bias-scale": [
         lambda: scaled(quantised(), E, 0.001),
         lambda: scaled(quantised(), B, np.full(8, 1e-9)),
+        lambda: edit(quantised(), W, quantization=q(0.001)),
         lambda: edit(quantised("armnn"), B, quantization=None, quantized=False),
     ],
     "bias-type": [lambda: edit(quantised(), B, dtype="float32", data=np.zeros(8, np.float32), quantized=False)],
@@ -219,6 +220,7 @@ PLANTED = {
         lambda: vendor(scaled(quantised("armnn"), C, 0.05, 5), C, "QSymmS8"),
         lambda: scaled(quantised(), E, 0.05 * 0.01, 3),
     ],
+    "weight-zero-point": [lambda: scaled(quantised(), W, quantised().tensors[W].quantization.scale, 6)],
     "parameter-count": [
         lambda: edit(quantised(), W, quantization=q(np.full(5, 0.01), axis=0)),
         lambda: edit(quantised(), Y, quantization=replace(q(0.05, -128), zero_point=np.zeros(2, int))),
@@ -284,7 +286,8 @@ PLANTED = {
 
 # what else a planted fault may bring about; anything beyond that would be noise
 ALSO = {
-    "bias-scale": {"mixed-types"},
+    "bias-scale": {"mixed-types", "clipped"},
+    "weight-zero-point": {"bias-scale"},
     "bias-type": set(),
     "mixed-types": {"dead-channel", "few-levels", "quant-flags", "missing-parameters"},
     "missing-parameters": {"mixed-types"},
