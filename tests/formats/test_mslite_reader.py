@@ -10,10 +10,9 @@ import pytest
 from mlinspect import formats
 from mlinspect.errors import ModelFormatError
 from mlinspect.flatbuffer import encode
-from mlinspect.formats.quantparams import channel_axis
 from mlinspect.formats.records import layout_schema
 from mlinspect.formats.typeids import type_names, version_number
-from mlinspect.ir import Layer, PackedData
+from mlinspect.ir import PackedData
 
 STATISTICS = json.loads((Path(__file__).parents[1] / "data" / "mslite-real-files.json").read_text())
 # quantParams less the empty ones that converters put everywhere up to 1.5
@@ -284,58 +283,6 @@ def test_channels_lie_along_an_axis_of_their_number(dims, count, axis, told):
     assert any("scales fit no axis" in note for note in network.notes) is told
 
 
-def layer_of(kind, **attrs):
-    return Layer(0, "n", kind, kind, 0, attrs, (0, 1), (2,))
-
-
-@pytest.mark.parametrize(
-    ("layer", "position", "rank", "version", "axis"),
-    [
-        (layer_of("conv2d"), 1, 4, (2, 0, 0), 0),
-        (layer_of("fully_connected"), 1, 2, (2, 0, 0), 0),
-        (layer_of("matmul", transpose_b=True), 1, 2, (2, 0, 0), 0),
-        (layer_of("matmul", transpose_b=False), 1, 2, (2, 0, 0), 1),
-        (layer_of("matmul", transpose_b=False), 1, 3, (2, 0, 0), 2),
-        (layer_of("matmul", transpose_b=True), 1, 3, (2, 0, 0), 1),
-        (layer_of("matmul", transpose_a=True), 0, 3, (2, 0, 0), 2),
-        (layer_of("matmul", transpose_a=False), 0, 3, (2, 0, 0), 1),
-        (layer_of("matmul", transpose_b=False), 1, 3, (1, 5, 0), 1),
-        (layer_of("matmul", transpose_b=True), 1, 3, (1, 5, 0), 0),
-        (layer_of("matmul", transpose_a=True), 0, 3, (1, 5, 0), 1),
-        (layer_of("matmul", transpose_b=False), 1, 3, (0, 0, 0), 1),
-        (layer_of("matmul", transpose_b=False), 2, 1, (2, 0, 0), 0),
-        (layer_of("conv2d_transpose", group=1), 1, 4, (1, 8, 0), 3),
-        (layer_of("conv2d_transpose", group=1), 1, 4, (1, 7, 9), 0),
-        (layer_of("conv2d_transpose", group=4), 1, 4, (2, 0, 0), 0),
-        (layer_of("gather", axis=2), 0, 3, (2, 0, 0), 2),
-    ],
-)
-def test_axis_of_channels(layer, position, rank, version, axis):
-    assert channel_axis(layer, position, rank, version) == axis
-
-
-@pytest.mark.parametrize(
-    ("type_id", "version", "names"),
-    [
-        (12, (2, 0, 0), ("string", "String")),
-        (30, (0, 0, 0), ("bool", "Bool")),
-        (33, (1, 2, 0), ("int16", "Int16")),
-        (0, (2, 0, 0), ("unknown", "Unknown")),
-        (17, (2, 0, 0), ("tensortype", "TensorType")),
-        (45, (1, 1, 0), ("complex64", "Complex64")),
-        (47, (1, 5, 0), ("int4", "Int4")),
-        (45, (2, 0, 0), ("float64", "Double")),
-        (45, (2, 2, 0), ("bfloat16", "BFloat16")),
-        (50, (2, 2, 0), ("int4", "Int4")),
-        (99, (2, 2, 0), ("unknown(99)", "Unknown(99)")),
-        (-1, (2, 2, 0), ("unknown(-1)", "Unknown(-1)")),
-        (46, (1, 2, 0), ("unknown(46)", "Unknown(46)")),
-    ],
-)
-def test_type_ids(type_id, version, names):
-    assert type_names(type_id, version) == names
-
-
 def test_two_names_for_bfloat16():
     """45 by the library, 46 by the public header of the same release."""
     assert type_names(46, (2, 2, 0)) == ("float64", "Double")
@@ -344,21 +291,6 @@ def test_two_names_for_bfloat16():
     tensor = {"dataType": 46, "dims": [2], "data": np.array([16256, 16384], np.uint16).view(np.uint8)}
     found = only(read(hand_made(tensor, version="MindSpore Lite 2.3.0")))
     assert (found.dtype, found.array.tolist()) == ("bfloat16", [16256, 16384])
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("MindSpore Lite 1.5.0", (1, 5, 0)),
-        ("MindSpore Lite 2.2.0.20231010", (2, 2, 0)),
-        ("MindSpore Lite 2.6", (2, 6, 0)),
-        ("2.0.0", (0, 0, 0)),
-        ("", (0, 0, 0)),
-        ("MindSpore Lite " + "9" * 5000 + ".1", (0, 0, 0)),
-    ],
-)
-def test_version_numbers(text, number):
-    assert version_number(text) == number
 
 
 def test_constants_that_do_not_fill_their_shape():
