@@ -235,6 +235,9 @@ def _figures(a: Constant, b: Constant, format_a: str, format_b: str, each: bool)
     runtime = real_matrix(b, format_b, corrected=True) if _is_corrected(b, format_b) else y
     if not each:
         x, y, runtime = x.reshape(1, -1), y.reshape(1, -1), runtime.reshape(1, -1)
+    most = min(
+        [256, *(2**t.quantization.bits for t in (a.tensor, b.tensor) if t.quantization is not None and t.quantized)]
+    )
     rows = []
     for channel, (reference, values, final) in enumerate(zip(x, y, runtime, strict=True)):
         r, v = reference.astype(np.float64), values.astype(np.float64)
@@ -249,21 +252,22 @@ def _figures(a: Constant, b: Constant, format_a: str, format_b: str, each: bool)
                 "cosine": (r @ v) / np.sqrt(signal * power) if signal * power > 0 else np.nan,
                 "max_abs_error": np.abs(error).max(),
                 "bias": error.mean(),
-                "kl": _divergence(r, v),
+                "kl": _divergence(r, v, most),
             }
         )
     return rows
 
 
-def _divergence(reference: np.ndarray, values: np.ndarray) -> float:
+def _divergence(reference: np.ndarray, values: np.ndarray, most: int) -> float:
     """Kullback-Leibler divergence of two distributions, from histograms over their common range.
 
-    As many bins as the root of the number of values, 4 to 256; half a count is added to each, so that none is empty.
+    As many bins as the root of the number of values, at least 4, at most one a level of the grid and 256. Half a count
+    is added to each, so that none is empty.
     """
     low, high = np.minimum(reference.min(), values.min()), np.maximum(reference.max(), values.max())
     if not np.isfinite([low, high]).all():
         return np.nan
-    bins = int(np.clip(np.sqrt(reference.size), 4, 256))
+    bins = int(np.clip(np.sqrt(reference.size), 4, max(most, 4)))
     p, q = (np.histogram(x, bins, (low, high))[0] + 0.5 for x in (reference, values))
     p, q = p / p.sum(), q / q.sum()
     return float((p * np.log(p / q)).sum())
