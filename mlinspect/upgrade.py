@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from mlinspect import ir
-from mlinspect.errors import UnsupportedError
+from mlinspect.errors import SchemaError, UnsupportedError
 from mlinspect.execute.upgrade_mslite import upgraded
+from mlinspect.flatbuffer import Schema
 from mlinspect.formats import write_armnn, write_mslite
 from mlinspect.formats.attributes import attribute_table, checked_attrs, kind_with
 from mlinspect.formats.packing import constant_tensor
@@ -38,7 +39,17 @@ _ARMNN_GONE = ("Reduce", ("targetHeight", "targetWidth"))  # fields that were th
 # than the newest schema's from 1.6 on.
 _MSLITE_VERSION = "MindSpore Lite 1.7.0"
 _NODE_TYPES = {"ValueNode": 0, "Parameter": 1, "CNode": 2}
-_NAMES = {"channelIn": "in_channel", "channelOut": "out_channel"}
+_NAMES = {"channelIn": "in_channel", "channelOut": "out_channel", "elementDType": "element_dtype"}
+_FLOAT32, _INT8 = 43, 32  # TypeIds
+# what files of 2020 say otherwise or not at all, beyond what computing asks for; from the channels of the first input
+_MORE: Mapping[str, Callable[[Mapping[str, Any], int], dict[str, Any]]] = {
+    "ConstantOfShape": lambda old, channels: {"data_type": old.get("dataType", _FLOAT32)},
+    "DeDepthwiseConv2D": lambda old, channels: dict.fromkeys(("group", "in_channel", "out_channel"), channels),
+    "DepthwiseConv2D": lambda old, channels: {"out_channel": old["channelIn"] * old["channelMultiplier"]},
+    "OnnxInt8Dequantize": lambda old, channels: {"src_t": _INT8, "dst_t": _FLOAT32},
+    "OnnxInt8Quantize": lambda old, channels: {"src_t": _FLOAT32, "dst_t": _INT8},
+}
+_OTHERWISE_MEANT = ("Custom", "DeConv2DGradFilter")  # names that have stayed over fields that have not
 _OLD_LOOPS = ("If", "Loop", "Merge", "While")
 
 
@@ -254,10 +265,8 @@ def _newest_mslite(network: ir.Network) -> ir.Network:
         for layer in graph.layers:
             _refuse_old_control(layer, takers)
             new, extra = upgraded(layer, network.layout)
-            attribute_table(schema, "mslite", new.op)
-            known = {item.name for item in schema.tables[new.op].fields}
-            renamed = {_NAMES.get(name, name): value for name, value in layer.attrs.items()} | dict(new.attrs)
-            attrs = {name: value for name, value in renamed.items() if name in known}
+            shape = tensors[layer.inputs[0]].shape if layer.inputs else None
+            new = replace(new, attrs=_mslite_attrs(schema, layer, new, shape, not network.layout.startswith("msl2")))
             inputs = list(layer.inputs)
             for array in extra:
                 number = max(tensors) + 1
@@ -266,12 +275,30 @@ def _newest_mslite(network: ir.Network) -> ir.Network:
                 inputs.append(number)
             meta = {name: value for name, value in layer.meta.items() if name != "nodeType"}
             new = replace(new, inputs=tuple(inputs), meta=meta | {"nodeType": 0, "deviceType": -1})
-            new = replace(new, attrs=checked_attrs(schema, "mslite", new.op, attrs))
             layers.append(replace(new, kind=kind_with("mslite", new, tensors)))
         graphs.append(replace(graph, layers=tuple(layers)))
     found = replace(network, layout=write_mslite.LAYOUT, version=_MSLITE_VERSION, graphs=tuple(graphs), tensors=tensors)
     _check_axes(found)
     return found
+
+
+def _mslite_attrs(
+    schema: Schema, old: ir.Layer, new: ir.Layer, shape: tuple[int, ...] | None, of_2020: bool
+) -> dict[str, Any]:
+    """The attributes that the newest layout has, of a layer that got its new name."""
+    try:
+        if of_2020 and old.op in _OTHERWISE_MEANT:
+            raise SchemaError("the newest layout means something else by that name")
+        attribute_table(schema, "mslite", new.op)
+        known = {item.name for item in schema.tables[new.op].fields}
+        attrs = {_NAMES.get(name, name): value for name, value in old.attrs.items()} | dict(new.attrs)
+        if of_2020 and old.op in _MORE:
+            channels = shape[3] if shape is not None and len(shape) == 4 else 0
+            attrs |= _MORE[old.op](old.attrs, max(channels, 0) or old.attrs.get("channelIn", 0))
+        attrs = {name: "UNKNOWN" if value == "UNKNOW" else value for name, value in attrs.items() if name in known}
+        return checked_attrs(schema, "mslite", new.op, attrs)
+    except SchemaError as error:
+        raise UnsupportedError(f"layer {old.index} {old.name!r}: {old.op} cannot be upgraded: {error}") from None
 
 
 def _known_mslite(layout: str) -> bool:

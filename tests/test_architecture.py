@@ -26,7 +26,7 @@ ROOMS = {
     "card": ["html", "ir", "macs"],
     "execute": ["errors", "html", "ir", "kernels"],
     "constants": ["errors", "execute", "ir", "kernels"],
-    "upgrade": ["errors", "execute", "formats", "ir"],
+    "upgrade": ["errors", "execute", "flatbuffer", "formats", "ir"],
     "save": ["errors", "flatbuffer", "formats", "ir", "upgrade"],
     "infer": ["errors", "execute", "formats", "ir"],
     "reshape": ["formats", "ir"],

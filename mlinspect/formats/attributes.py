@@ -82,7 +82,7 @@ def kind_with(model_format: str, layer: ir.Layer, tensors: Mapping[int, ir.Tenso
         source, target = (tensors[ends[0]].dtype.startswith("float") for ends in (layer.inputs, layer.outputs))
         return "quantize" if source else "dequantize" if target else "requantize"
     kind = kind_of(MSLITE, layer.op, layer.attrs)
-    if kind == "conv2d" and layer.attrs.get("group", 1) > 1:
+    if kind == "conv2d" and layer.attrs.get("group", 1) > 1 and len(layer.inputs) > 1:
         data, weights = (tensors[i].shape or () for i in layer.inputs[:2])
         if (
             len(weights) == 4
