@@ -225,7 +225,9 @@ def relu_range(look: Look) -> Iterator[Finding]:
             continue
         tensor = look.tensors[layer.outputs[0]]
         q, limits = tensor.quantization, grid(tensor)
-        if q is None or limits is None or not narrow(tensor) or len(q.zero_point) != 1 or q.symmetric:
+        if q is None or limits is None or tensor.dtype not in ("int8", "uint8") or len(q.zero_point) != 1:
+            continue
+        if tensor.vendor_dtype == "QSymmS8":  # has no other zero point than 0
             continue
         unused = (int(q.zero_point[0]) - limits[0]) / (limits[1] - limits[0])
         if 0.25 < unused <= 1:

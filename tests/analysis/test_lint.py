@@ -228,7 +228,7 @@ PLANTED = {
     "concat-scales": [lambda: scaled(quantised(), Y, 0.2, -128), lambda: scaled(quantised(), Y, 0.05, -100)],
     "softmax-scale": [lambda: scaled(quantised(), OUT, 1 / 127, -128), lambda: scaled(quantised(), OUT, 1 / 256, 0)],
     "raw-bytes": [lambda: scaled(quantised(), X, 1.0, -128)],
-    "relu-range": [lambda: scaled(quantised(), C, 0.05, 0, symmetric=False)],
+    "relu-range": [lambda: scaled(quantised(), C, 0.05, 0), lambda: scaled(quantised(), C, 0.05, 30)],
     "quant-flags": [
         lambda: edit(quantised(), layer=CONV, meta={"quantType": "QUANT_NONE"}),
         lambda: edit(floating(), layer=CONV, meta={"quantType": "QUANT_WEIGHT"}),
