@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mlinspect.analysis.pairs import compare_weights
     from mlinspect.analysis.whatif import plan, what_if
     from mlinspect.glossary import describe
-    from mlinspect.style import style
+    from mlinspect.styling import style
 
 __version__ = "0.1.0"
 
@@ -66,7 +66,7 @@ _LATER = {
     "plan": "mlinspect.analysis.whatif",
     "read_dump": "mlinspect.analysis.dumps",
     "sensitivity": "mlinspect.analysis.blame",
-    "style": "mlinspect.style",
+    "style": "mlinspect.styling",
     "what_if": "mlinspect.analysis.whatif",
 }
 

@@ -14,16 +14,18 @@ import pandas as pd
 
 from mlinspect import card, constants, edit, extract, formats, ir, save, tables
 from mlinspect.errors import ModelFormatError
+from mlinspect.execute import trace
 from mlinspect.execute.engine import STEP_LIMIT, Program, execute
 from mlinspect.execute.ports import Inputs, bind_inputs, require_inputs, wanted_tensors
 from mlinspect.execute.programs import Programs, references
 from mlinspect.execute.session import KEEP_BYTES, Session, find_layer
-from mlinspect.execute.trace import Trace
 from mlinspect.execute.values import dequantize_array
 from mlinspect.flatbuffer import Schema, load_schema
 
 if TYPE_CHECKING:
     from mlinspect.plot.accessor import PlotAccessor
+    from mlinspect.widgets.explorer import Explorer
+    from mlinspect.widgets.stepper import Stepper
 
 
 def open(
@@ -82,6 +84,17 @@ def _mapped(path: Path) -> np.ndarray:
             return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
         except ValueError:  # an empty file cannot be mapped
             return np.zeros(0, np.uint8)
+
+
+class Trace(trace.Trace):
+    """Every intermediate of one run of a model; see :class:`mlinspect.execute.trace.Trace`."""
+
+    def extract(self, layer: int | str, path: str | Path, *, anonymize: bool = False) -> None:
+        """Write one layer with the operands that it was given, for a bug report.
+
+        See :func:`mlinspect.extract.save_layer`.
+        """
+        extract.save_layer(path, self.network, self.values_by_id, layer, anonymize)
 
 
 class Model:
@@ -318,6 +331,20 @@ class Model:
         from mlinspect.plot.accessor import PlotAccessor
 
         return PlotAccessor(self)
+
+    def stepper(
+        self, inputs: Inputs, reference: Any = None, *, mode: str = "vendor", quantize: bool = False
+    ) -> Stepper:
+        """A widget that runs the model layer by layer: see :func:`mlinspect.widgets.stepper.stepper`."""
+        from mlinspect.widgets.stepper import stepper
+
+        return stepper(self, inputs, reference, mode=mode, quantize=quantize)
+
+    def explore(self, other: Model | None = None) -> Explorer:
+        """A widget to search the model with: see :func:`mlinspect.widgets.explorer.explore`."""
+        from mlinspect.widgets.explorer import explore
+
+        return explore(self, other)
 
     def with_attrs(self, layer: int | str, **attrs: Any) -> Model:
         """A model with other attributes of a layer: see :func:`mlinspect.edit.with_attrs`."""

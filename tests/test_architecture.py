@@ -36,7 +36,7 @@ ROOMS = {
     "plot": ["analysis", "constants", "errors", "execute", "ir", "macs", "tables"],
     "report": ["analysis", "card", "html", "plot", "tables"],
     "glossary": ["analysis", "tables"],
-    "style": ["glossary"],
+    "styling": ["glossary"],
     "widgets": ["analysis", "card", "constants", "errors", "execute", "html", "ir", "kernels", "tables"],
 }
 ROOMS["model"] = [*ROOMS, "flatbuffer", "formats"]

@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from mlinspect.cli import edit, run, tables
+from mlinspect.cli import edit, judge, run, tables, tour
 from mlinspect.cli.output import UsageError
 
 
@@ -61,6 +61,6 @@ def _parser() -> argparse.ArgumentParser:
         prog="mlinspect", description="Look into Arm NN (.armnn) and MindSpore Lite (.ms) models."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (tables, run, edit):
+    for module in (tables, run, judge, edit, tour):
         module.add_commands(commands)
     return parser

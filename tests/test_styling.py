@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import mlinspect as mi
-from mlinspect.style import BAD, FAIR, GOOD, reading, style
+from mlinspect.styling import BAD, FAIR, GOOD, reading, style
 
 
 def cells(frame, table=None):
