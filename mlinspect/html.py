@@ -115,7 +115,7 @@ def head(title: str, badges: Iterable[str] = ()) -> str:
     >>> head("a&b")
     "<div class='mli-head'><span class='mli-title'>a&amp;b</span></div>"
     """
-    marks = "".join(f"<span class='mli-badge'>{escape(badge)}</span>" for badge in badges)
+    marks = "".join(f" <span class='mli-badge'>{escape(badge)}</span>" for badge in badges)
     return f"<div class='mli-head'><span class='mli-title'>{escape(title)}</span>{marks}</div>"
 
 

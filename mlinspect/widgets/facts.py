@@ -143,7 +143,7 @@ def quantization_text(tensor: ir.Tensor) -> str:
     bits = f", {q.bits} bits" if q.bits != 8 else ""
     if q.per_channel:
         return f"{len(q.scale)} channels, scales {q.scale.min():.4g} to {q.scale.max():.4g}{bits}"
-    return f"scale {q.scale[0]:.6g}, zero point {q.zero_point[0]}{bits}"
+    return f"scale {q.scale[0]:.4g}, zero point {q.zero_point[0]}{bits}"
 
 
 def options(pairs: Iterable[tuple[object, str]]) -> str:

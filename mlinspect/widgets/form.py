@@ -123,7 +123,7 @@ border:1px solid var(--line);border-radius:5px;padding:2px 9px;margin:0}
 vertical-align:middle;white-space:normal}
 .mli-box,.mli-here{border:1px solid var(--line);border-radius:6px;padding:3px 8px;margin:3px 0;overflow-wrap:anywhere;
 line-height:1.4}
-.mli-here{border:2px solid var(--a)}
+.mli-here{border:2px solid var(--a)}.mli-here b,.mli-box b{white-space:nowrap}
 .mli-message{color:var(--fg);border-left:3px solid var(--a);padding-left:8px;margin:4px 0}
 .mli-bad{border-left-color:#d55e00}
 .mli table.mli-t tr.mli-chosen td{font-weight:600}

@@ -121,6 +121,8 @@ def png(codes: np.ndarray, colours: np.ndarray) -> bytes:
 def image(codes: np.ndarray, colours: np.ndarray, alt: str, width: int, height: int) -> str:
     """An ``<img>`` that carries its picture, to be shown ``width`` by ``height`` pixels large.
 
+    The picture itself has that size where it can: pages that strip styles would blur a small one.
+
     Examples
     --------
     >>> image(np.zeros((1, 1), np.uint8), palette(True), "a<b", 8, 8).startswith(
@@ -128,6 +130,7 @@ def image(codes: np.ndarray, colours: np.ndarray, alt: str, width: int, height: 
     ... )
     True
     """
+    codes = codes.repeat(max(1, height // codes.shape[0]), 0).repeat(max(1, width // codes.shape[1]), 1)
     data = base64.b64encode(png(codes, colours)).decode()
     style = f"width:{width}px;height:{height}px;image-rendering:pixelated;max-width:none"
     return (

@@ -22,7 +22,7 @@ from mlinspect.widgets.pixels import HIGH, INF, LOW, NAN
 ROWS, COLUMNS = 12, 8
 MAPS = 64  # channels that the grid of feature maps shows
 BINS = 128
-SIZE = 320  # pixels of a picture on the screen, about
+SIZE = 240  # pixels of a picture on the screen, about
 VIEWS = {"maps": "feature maps", "map": "heat map", "histogram": "histogram", "numbers": "numbers"}
 UNITS = {"real": "real values", "stored": "as stored"}
 _CHANNELS_FIRST = ("NCHW", "OIHW", "MIHW", "NC4HW4", "NC8HW8")
