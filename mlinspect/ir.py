@@ -38,6 +38,7 @@ class Quantization:
 
     @property
     def per_channel(self) -> bool:
+        """The channels have parameters of their own."""
         return self.axis is not None
 
 
@@ -50,6 +51,7 @@ class PackedData:
 
     @cached_property
     def array(self) -> np.ndarray:
+        """The numbers, unpacked once and then kept."""
         return self.load()
 
 
