@@ -1,6 +1,5 @@
 """The tables of small hand-made networks: every value, every declared dtype, and the speed of large ones."""
 
-
 import numpy as np
 import pandas as pd
 import pytest
