@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlinspect import ir
+from mlinspect import html, ir
 from mlinspect.errors import InputError
 from mlinspect.execute.conditions import Condition, Result, conditions, real_values
 from mlinspect.execute.control import Jump
@@ -382,6 +382,9 @@ class Session:
     def __repr__(self) -> str:
         following = "finished" if self.done else f"next: {self.next_layer.op} {self.next_layer.name!r}"  # type: ignore[union-attr]
         return f"<Session at {self.position} of {len(self)} layers, {following}>"
+
+    def _repr_html_(self) -> str:
+        return html.session([repr(self).strip("<>"), self.stopped], self.history, len(self))
 
     def _tensor(self, key: int | str) -> int:
         tensors = self.network.tensors

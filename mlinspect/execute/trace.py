@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mlinspect import ir
+from mlinspect import html, ir
 from mlinspect.execute.ports import output_names
 from mlinspect.execute.values import dequantize_array
 
@@ -62,7 +62,7 @@ class Trace(Mapping[int | str, np.ndarray]):
         return f"<Trace of {len(self)} tensors, {size / 1e6:.1f} MB>"
 
     def _repr_html_(self) -> str:
-        return self.stats._repr_html_()  # type: ignore[operator, no-any-return]
+        return html.trace(self.stats, sum(array.nbytes for array in self.values_by_id.values()))
 
     @property
     def outputs(self) -> dict[str, np.ndarray]:
