@@ -248,7 +248,7 @@ class _Fast:
     def __init__(self) -> None:
         self.sums: list[np.ndarray] = []  # rows as of a record, but sums about 0 instead of moments
         self._ones = np.ones(_PIECE, np.float32)
-        self._squares, self._zero = np.empty((_BLOCK // _PIECE, _PIECE), np.float32), np.empty(_BLOCK, bool)
+        self._squares = np.empty((_BLOCK // _PIECE, _PIECE), np.float32)
 
     def add(self, x: np.ndarray) -> np.ndarray:
         """Take a block of numbers; what cannot be summed in float32 is given back."""
@@ -257,14 +257,15 @@ class _Fast:
         low, high = (pieces.min(), pieces.max()) if whole else (0, 0)
         if not (-1e8 < low <= high < 1e8 and high - low > 1e-8):  # fourth powers would leave float32's range, or NaN
             return x
-        squares = np.multiply(pieces, pieces, out=self._squares[: len(pieces)])
+        squares = np.square(pieces, out=self._squares[: len(pieces)])
         sums = np.zeros((10, len(pieces)))
         sums[MEAN], sums[M2] = np.vecdot(pieces, self._ones), np.vecdot(pieces, pieces)
         if (17 * sums[MEAN] ** 2 > _PIECE * sums[M2]).any():  # far from 0, digits would be lost
             return x
         sums[M3], sums[M4] = np.vecdot(squares, pieces), np.vecdot(squares, squares)
         sums[COUNT], sums[LOW], sums[HIGH] = _PIECE, low, high
-        sums[ZEROS, 0] = np.count_nonzero(np.equal(x[:whole], 0, out=self._zero[:whole]))
+        if squares.min() == 0:
+            sums[ZEROS, 0] = whole - np.count_nonzero(pieces)
         self.sums.append(sums)
         return x[whole:]
 
