@@ -15,7 +15,7 @@ import numpy as np
 from mlinspect.errors import UnsupportedError
 from mlinspect.execute.registry import Call, op
 from mlinspect.execute.values import dequantize_array, encode, numpy_dtype
-from mlinspect.kernels import conv, depthwise, elementwise, matmul, normalize, pool, quantize, reduce, softmax
+from mlinspect.kernels import conv, depthwise, elementwise, libm, matmul, normalize, pool, quantize, reduce, softmax
 from mlinspect.kernels.activation import FAST, PRECISE, activate, prelu
 from mlinspect.kernels.conv_transpose import conv2d_transpose_approximate
 from mlinspect.kernels.summation import Approximate
@@ -49,6 +49,15 @@ def settled(call: Call, result: Approximate) -> np.ndarray:
 def pads(attrs: dict, *sides: tuple[str, str]) -> tuple[tuple[int, int], ...]:
     """Padding attributes as ((before, after), ...)."""
     return tuple((attrs[f"pad{before}"], attrs[f"pad{after}"]) for before, after in sides)
+
+
+C_LIBRARY = elementwise.UNARY | {"exp": libm.expf, "log": libm.logf, "sin": libm.sinf}
+
+
+def functions(call: Call, *names: str) -> list[elementwise.Unary]:
+    """Elementary functions: the C library's to the last bit if the result is rounded afterwards, else quick ones."""
+    table = elementwise.UNARY if call.outputs[0].dtype == "float32" else C_LIBRARY
+    return [table[name] for name in names]
 
 
 YX = (("Top", "Bottom"), ("Left", "Right"))
@@ -118,7 +127,7 @@ def elementwise_unary(call: Call, x: np.ndarray) -> np.ndarray:
         return np.logical_not(x)
     if name not in UNARY:
         raise UnsupportedError(f"unary operation {name} is unknown")
-    return pointwise(call, x, elementwise.UNARY[UNARY[name]])
+    return pointwise(call, x, *functions(call, UNARY[name]))
 
 
 BINARY = {"Addition": "add", "Subtraction": "sub", "Multiplication": "mul", "Division": "div"}
@@ -271,8 +280,7 @@ def batch_matmul(call: Call, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 # --- pooling, reductions, normalisation --------------------------------------------------------------------------
 
 
-# Arm NN asks whether a window starts behind the image after it has moved the start to the image's end; not so along X of
-# Pooling2d
+# Arm NN moves a window's start to the image's end before it asks whether it lies behind; along X of Pooling2d after
 _FROM_NOWHERE = (math.inf, math.inf, math.inf)
 
 
@@ -315,12 +323,12 @@ def arg_min_max(call: Call, x: np.ndarray) -> np.ndarray:
 
 @armnn("Softmax")
 def softmax_layer(call: Call, x: np.ndarray) -> np.ndarray:
-    return softmax.softmax(x, call.attrs.get("axis", -1), call.attrs["beta"])
+    return softmax.softmax(x, call.attrs.get("axis", -1), call.attrs["beta"], *functions(call, "exp"))
 
 
 @armnn("LogSoftmax")
 def log_softmax_layer(call: Call, x: np.ndarray) -> np.ndarray:
-    return softmax.log_softmax(x, call.attrs["axis"], call.attrs["beta"])
+    return softmax.log_softmax(x, call.attrs["axis"], call.attrs["beta"], *functions(call, "exp", "log"))
 
 
 @armnn("BatchNormalization")

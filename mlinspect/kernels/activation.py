@@ -25,7 +25,7 @@ class Elementary(NamedTuple):
 
 FAST = Elementary(np.exp, np.tanh)
 """numpy's own, right to a last place or two: for results that stay float32."""
-PRECISE = Elementary(elementwise.UNARY["exp"], libm.tanhf)
+PRECISE = Elementary(libm.expf, libm.tanhf, libm.logf)
 """The C library's, as Arm NN calls it: for results that are rounded to integers or float16 afterwards."""
 NNACL = Elementary(nnacl.exp, nnacl.tanh)
 """MindSpore Lite's approximations."""

@@ -251,7 +251,7 @@ def _by_double(f: np.ufunc) -> Unary:
     return rounded
 
 
-UNARY: Mapping[str, Unary] = {
+UNARY: dict[str, Unary] = {
     "abs": np.abs,
     "ceil": np.ceil,
     "cos": _by_double(np.cos),

@@ -247,11 +247,11 @@ def _determinant(m: np.ndarray) -> np.ndarray:
             swapped = m[every, pivot]
             m[every, pivot] = m[:, k]
             m[:, k] = swapped
-            sign[pivot != k] *= -1
+            sign[regular & (pivot != k)] *= -1
             total *= m[:, k, k]
-            below = m[:, k + 1 :, k]
-            factor = np.where(_vanishes(below), _F(0), below / m[:, k, k, None])
-            m[:, k + 1 :, k:] -= factor[..., None] * m[:, None, k, k:]
+            below = m[:, k + 1 :, k, None]
+            step = below / m[:, k, None, None, k] * m[:, None, k, k:]
+            m[:, k + 1 :, k:] -= np.where(_vanishes(below), _F(0), step)
     return (np.where(regular, total, _F(0)) * sign).reshape(shape)
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from mlinspect.kernels.reduce import reduce
+
+_MINUS_ZERO = np.iinfo(np.int32).min  # its bits
 
 
 def pool_output_size(size: int, window: int, stride: int, padding: tuple[int, int], ceil: bool = False) -> int:
@@ -54,7 +56,7 @@ def fold_taps(
     stride: Sequence[int],
     begin: Sequence[int],
     size: Sequence[int],
-    combine: np.ufunc,
+    combine: Callable[..., object],
     initial: float | np.floating,
 ) -> np.ndarray:
     """Combine the real cells of every window, tap after tap, each tap for all windows at once.
@@ -66,8 +68,8 @@ def fold_taps(
         Axes that the windows slide along.
     window, stride, begin, size : sequence of int
         By axis: window length, stride, padding before, number of windows.
-    combine : ufunc
-        ``np.add``, ``np.fmax``, ...
+    combine : callable
+        ``np.add``, ``np.fmax``, ...; called as ``combine(so_far, cells, out=so_far)``.
     initial : float
         What every window starts from.
 
@@ -96,6 +98,11 @@ def fold_taps(
         view = out[tuple(target)]
         combine(view, x[tuple(source)], out=view)
     return out
+
+
+def _first_largest(largest: np.ndarray, cells: np.ndarray, out: np.ndarray) -> None:
+    """Of -0 and +0 the one that comes first stays, as in ``if (cell > largest)``; ``np.fmax`` takes either."""
+    np.copyto(out, cells, where=cells > largest)
 
 
 def _by_window(x: np.ndarray, spans: list[np.ndarray], size: tuple[int, ...], mode: str) -> np.ndarray:
@@ -178,10 +185,13 @@ def pool(
         padded.append(stop - start)
         spans.append(np.clip([start, stop], 0, n_in))
         shown.append(((stop > 0) & (start < limit)).astype(int))
+
     def fold(values: np.ndarray, mode: str) -> np.ndarray:
+        begins = [begin for begin, _ in padding]
+        if mode == "max" and (values.view(np.int32) == _MINUS_ZERO).any():
+            return fold_taps(values, axes, window, steps, begins, size, _first_largest, np.finfo(np.float32).min)
         if np.prod(size) < np.prod(window):
             return _by_window(values, spans, size, mode)
-        begins = [begin for begin, _ in padding]
         if mode == "sum":
             return fold_taps(values, axes, window, steps, begins, size, np.add, 0)
         for axis, w, s, b, n in zip(axes, window, steps, begins, size, strict=True):  # maxima may go axis by axis

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from mlinspect.kernels.elementwise import UNARY, Unary
 from mlinspect.kernels.reduce import reduce, sum_sequential
 
 
-def _shifted(x: np.ndarray, axis: int, beta: float) -> tuple[np.ndarray, np.ndarray]:
-    """``(x - max) * beta``, and its exponential."""
+def _shifted(x: np.ndarray, axis: int, beta: float) -> np.ndarray:
+    """``(x - max) * beta``."""
     shifted = x - reduce(x, "max", axis, keepdims=True)
     shifted *= np.float32(beta)
-    # C's expf is right to the last bit nearly always, numpy's float32 exp is not: go through float64
-    return shifted, np.exp(shifted, dtype=np.float64).astype(np.float32)
+    return shifted
 
 
-def softmax(x: np.ndarray, axis: int = -1, beta: float = 1.0) -> np.ndarray:
+def softmax(x: np.ndarray, axis: int = -1, beta: float = 1.0, exp: Unary = UNARY["exp"]) -> np.ndarray:
     """``exp(z) / sum(exp(z))`` with ``z = (x - max) * beta``.
 
     Parameters
@@ -23,6 +23,8 @@ def softmax(x: np.ndarray, axis: int = -1, beta: float = 1.0) -> np.ndarray:
     x : ndarray of float32
     axis : int
     beta : float
+    exp : callable
+        Which exponential: `mlinspect.kernels.libm.expf` for a result that is rounded afterwards.
 
     Returns
     -------
@@ -39,12 +41,14 @@ def softmax(x: np.ndarray, axis: int = -1, beta: float = 1.0) -> np.ndarray:
     >>> softmax(np.float32([0, 0, -1000])).tolist()
     [0.5, 0.5, 0.0]
     """
-    _, powers = _shifted(x, axis, beta)
+    powers = exp(_shifted(x, axis, beta))
     powers /= sum_sequential(powers, axis, keepdims=True)
     return powers
 
 
-def log_softmax(x: np.ndarray, axis: int = -1, beta: float = 1.0) -> np.ndarray:
+def log_softmax(
+    x: np.ndarray, axis: int = -1, beta: float = 1.0, exp: Unary = UNARY["exp"], log: Unary = UNARY["log"]
+) -> np.ndarray:
     """``z - log(sum(exp(z)))`` with ``z = (x - max) * beta``.
 
     Parameters
@@ -52,6 +56,8 @@ def log_softmax(x: np.ndarray, axis: int = -1, beta: float = 1.0) -> np.ndarray:
     x : ndarray of float32
     axis : int
     beta : float
+    exp, log : callable
+        Which: those of `mlinspect.kernels.libm` for a result that is rounded afterwards.
 
     Returns
     -------
@@ -67,7 +73,6 @@ def log_softmax(x: np.ndarray, axis: int = -1, beta: float = 1.0) -> np.ndarray:
     >>> log_softmax(np.float32([3, 3])).tolist()
     [-0.6931471824645996, -0.6931471824645996]
     """
-    shifted, powers = _shifted(x, axis, beta)
-    total = sum_sequential(powers, axis, keepdims=True)
-    shifted -= np.log(total, dtype=np.float64).astype(np.float32)
+    shifted = _shifted(x, axis, beta)
+    shifted -= log(sum_sequential(exp(shifted), axis, keepdims=True))
     return shifted

@@ -38,7 +38,8 @@ class Approximate(NamedTuple):
     relative : float
         Part of the error bound in proportion to the value.
     absolute : callable
-        ``absolute(index) -> ndarray``: the other part, by flat index; ``absolute(None)`` is the largest of all.
+        ``absolute(index) -> ndarray``: the other part, by flat index; ``absolute(None)`` is the largest of all that
+        are no NaN.
         Called only when somebody must know.
     at : callable
         ``at(index) -> ndarray of float32``: the values at flat indices as the vendor sums them.
@@ -115,7 +116,9 @@ def approximate(
     def absolute(index: np.ndarray | None) -> np.ndarray:
         left, right, offset = factors()
         if index is None:
-            return left.max(initial=0) * right.max(initial=0) + offset.max(initial=0)
+            # where an operand is NaN, so is the sum in any order
+            peak, other, most = (np.fmax.reduce(part, axis=None, initial=0) for part in (left, right, offset))
+            return peak * other + most
         position, o = np.divmod(index, filters)
         group, batch = o // (filters // left.shape[1]), position // (len(left) // len(right))
         return left[position, group] * right[batch, o] + offset[o]
@@ -228,15 +231,12 @@ def settle(
 
 
 def _overflown(approximate: Approximate) -> np.ndarray:
-    """The float32 values, those summed in order that a partial sum beyond float32 may have made infinite or NaN."""
+    """The float32 values, summed in order if partial sums beyond float32 may have made some infinite or NaN."""
     value = approximate.value.reshape(-1)
     with np.errstate(all="ignore"):
         if np.isfinite(np.dot(value, value)) or not approximate.may_overflow():
             return approximate.value
-        doubtful = np.flatnonzero(~(np.abs(value) < 1e30))
-    stored = value.copy()
-    stored[doubtful] = approximate.at(doubtful)
-    return stored.reshape(approximate.value.shape)
+    return approximate.at(np.arange(value.size)).reshape(approximate.value.shape)
 
 
 def _store_integers(

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlinspect.kernels.libm import expf, tanhf
+from mlinspect.kernels.libm import expf, logf, sinf, tanhf
 
 few = settings(derandomize=True, deadline=None, max_examples=60)
 
@@ -16,6 +16,14 @@ GLIBC = [
     (tanhf, "-0x1.e4cb8ep-1", "-0x1.7a0a68p-1"),
     (tanhf, "-0x1.30e0a2p-5", "-0x1.30bca0p-5"),
     (tanhf, "0x1.c8345ep-2", "0x1.ac3d72p-2"),
+    (logf, "0x1.9782f8p-1", "-0x1.d3777cp-3"),
+    (logf, "0x1.05a30cp+0", "0x1.64d8e6p-6"),
+    (sinf, "0x1.6c58b6p-3", "0x1.6a6d7cp-3"),
+    (sinf, "0x1.70675ap+1", "0x1.0aa6d8p-2"),
+    (sinf, "-0x1.f1554ap+5", "0x1.3c04a2p-1"),
+    (sinf, "0x1.6deffap-1", "0x1.4f9186p-1"),
+    (sinf, "0x1.a88a8cp+19", "-0x1.007422p-1"),
+    (sinf, "0x1.557656p+19", "0x1.481ca2p-1"),
 ]
 
 
@@ -41,10 +49,30 @@ def test_tanhf_is_within_two_places_of_exact(values):
     np.testing.assert_array_equal(tanhf(-x), -tanhf(x))
 
 
+@few
+@given(st.lists(st.floats(2.0**-149, 2.0**127, width=32), min_size=1, max_size=50))
+def test_logf_is_within_one_place_of_exact(values):
+    x = np.array(values, np.float32)
+    exact = np.log(x.astype(float))
+    assert (np.abs(logf(x) - exact) <= np.spacing(np.abs(exact).astype(np.float32))).all()
+
+
+@few
+@given(st.lists(st.floats(-(2.0**60), 2.0**60, width=32), min_size=1, max_size=50))
+def test_sinf_is_within_one_place_of_exact(values):
+    x = np.array(values, np.float32)
+    exact = np.sin(x.astype(float))
+    assert (np.abs(sinf(x) - exact) <= np.spacing(np.abs(exact).astype(np.float32))).all()
+    np.testing.assert_array_equal(sinf(-x), -sinf(x))
+
+
 def test_ends():
     ends = np.float32([-np.inf, np.inf, np.nan, -0.0])
     np.testing.assert_array_equal(expf(ends), np.float32([0, np.inf, np.nan, 1]))
     np.testing.assert_array_equal(tanhf(ends), np.float32([-1, 1, np.nan, 0]))
     assert np.signbit(tanhf(ends)[3])
+    np.testing.assert_array_equal(logf(ends), np.float32([np.nan, np.inf, np.nan, -np.inf]))
+    np.testing.assert_array_equal(sinf(ends), np.float32([np.nan, np.nan, np.nan, 0]))
+    assert np.signbit(sinf(ends)[3])
     assert expf(np.float32([88.8]))[0] == np.inf
     assert expf(np.float32([-104]))[0] == 0
