@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
@@ -73,8 +74,20 @@ def as_given(tensor: ir.Tensor, value: Any, model_format: str) -> ir.Tensor:
 
 
 def zeros(tensor: ir.Tensor) -> np.ndarray:
-    """Zeros in a tensor's place; an unknown size counts as 1."""
-    return np.zeros([max(size, 1) if size < 0 else size for size in tensor.shape or ()], numpy_dtype(tensor))
+    """Zeros in a tensor's place; an unknown size counts as 1.
+
+    Raises
+    ------
+    InputError
+        They would take more than a gigabyte.
+    """
+    shape = [max(size, 1) if size < 0 else size for size in tensor.shape or ()]
+    dtype = numpy_dtype(tensor)
+    if (needed := math.prod(shape) * dtype.itemsize) > 1 << 30:
+        raise InputError(
+            f"tensor {tensor.name!r} of shape {shape} needs {needed / 1e9:.1f} GB to find shapes by running"
+        )
+    return np.zeros(shape, dtype)
 
 
 def alone(network: ir.Network, layer: ir.Layer, outputs: Mapping[int, Shape | None]) -> ir.Network:

@@ -118,6 +118,10 @@ class Model:
         self.name = name
         self.nbytes = nbytes
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a pickle keeps: the network; tables and programs are made anew."""
+        return {"network": self.network, "name": self.name, "nbytes": self.nbytes}
+
     @property
     def format(self) -> str:
         """``"armnn"`` or ``"mslite"``."""

@@ -36,12 +36,22 @@ class _Setup:
         return {name: value for name, value in self.__dict__.items() if name != "bridge"}
 
 
+def is_quantized(network: ir.Network) -> bool:
+    """Some of its tensors hold quantised values."""
+    return any(tensor.quantized for tensor in network.tensors.values())
+
+
 def _setup(model: Any, reference: Any, inputs: Any, shares: bool) -> tuple[_Setup, list[Sample]]:
     mode = "vendor"
     if isinstance(reference, str):
         if reference not in MODES:
             raise InputError(f"{reference!r} is no mode: use one of {', '.join(map(repr, MODES))}")
         reference, mode = model, reference
+    for one in (model, reference):
+        if not hasattr(one, "network"):
+            raise InputError(f"{one!r} is no model: open it with mlinspect.open first")
+    if not is_quantized(model.network) and is_quantized(reference.network):
+        raise InputError("the first model is not quantised and the second is: blame(quantized, reference, inputs)")
     samples = split(model.network, inputs)
     if not samples:
         raise InputError("no inputs were given")

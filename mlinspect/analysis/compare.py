@@ -154,13 +154,21 @@ def _operand(source: Any, mode: str) -> Operand:
         tensors = source.network.tensors
         real = any(tensors[i].quantized and array.dtype.kind == "f" for i, array in source.values_by_id.items())
         return Operand(source.network, "float" if real else "vendor", source.values_by_id)
+    if not hasattr(source, "network"):
+        raise InputError(f"{source!r} is no model, trace or dump: open a file with mlinspect.open first")
     runs = Programs(source.network)
     return Operand(runs.network, mode, runs=runs)
 
 
 def _of_dump(dump: Dump, network: ir.Network) -> Operand:
     aligned = dump.align(network)
-    return Operand(network, "vendor", aligned.values, aligned.notes, aligned.unused)
+    # stored integers mean nothing to a model that has no scale for them
+    bare = [
+        i for i, a in aligned.values.items() if a.dtype.kind in "iu" and network.tensors[i].dtype.startswith("float")
+    ]
+    notes = dict.fromkeys(bare, "the dump holds stored integers: give the quantised model that it came from")
+    values = {i: array for i, array in aligned.values.items() if i not in notes}
+    return Operand(network, "vendor", values, aligned.notes | notes, aligned.unused)
 
 
 class Pair:

@@ -58,7 +58,9 @@ def read_dump(path: str | Path, *, shape: Shapes = None, dtype: str | None = Non
     ...     read_dump(folder)["conv1"].shape
     (1, 2, 2, 1)
     """
-    return Dump(*read_files(Path(path), shape, dtype))
+    path = Path(path)
+    path.stat()  # OSError where there is nothing
+    return Dump(*read_files(path, shape, dtype))
 
 
 @dataclass(frozen=True)

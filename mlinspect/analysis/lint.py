@@ -40,7 +40,7 @@ def lint(model: Any, rules: Iterable[str] | None = None) -> pd.DataFrame:
     look = Look(network_of(model))
     order = {layer.index: i for i, layer in enumerate(look.layers)}
     rows: list[dict[str, Any]] = []
-    for name in RULES if rules is None else rules:
+    for name in RULES if rules is None else [rules] if isinstance(rules, str) else rules:
         if name not in RULES:
             raise KeyError(f"no rule {name!r}; the rules are {', '.join(sorted(RULES))}")
         asked = RULES[name]

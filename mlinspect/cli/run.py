@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,7 +124,12 @@ def _compare(options: argparse.Namespace) -> int:
     for _, row in first.iterrows():
         found = f"{row.sqnr_db:.1f} dB" if row.sqnr_db == row.sqnr_db else row.note or row.matched
         print(f"first divergent layer: {row.name_a or row.name_b} ({found})", file=sys.stderr)
-    return int(options.min_sqnr is not None and len(first) > 0)
+    if options.min_sqnr is None:
+        return 0
+    if not table.sqnr_db.notna().any():
+        print("no layer could be compared: do the names of the two agree?", file=sys.stderr)
+        return 1
+    return int(len(first) > 0)
 
 
 def _operand(path: str) -> Any:
@@ -154,11 +160,12 @@ def _inputs(given: list[str], model: Model) -> dict[str | int, np.ndarray]:
         name, equals, path = text.rpartition("=")
         key: str | int = name if equals else number
         file = Path(path)
-        if file.suffix == ".npz":
-            with np.load(file, allow_pickle=False) as stored:
-                found |= {key: stored[key] for key in stored.files}
-        elif file.suffix == ".npy":
-            found[key] = np.load(file, allow_pickle=False)
+        if file.suffix in (".npz", ".npy"):
+            try:
+                stored = np.load(file, allow_pickle=False)
+                found |= {key: stored[key] for key in stored.files} if file.suffix == ".npz" else {key: stored}
+            except (ValueError, EOFError, zipfile.BadZipFile):
+                raise InputError(f"{path} is no {file.suffix} file of plain numbers") from None
         else:
             position = names.index(name) if name in names else number
             if position >= len(ports):

@@ -132,6 +132,8 @@ def wanted_tensors(network: ir.Network, outputs: Sequence[str | int] | None) -> 
     named = dict(zip(output_names(ports), (port.tensor for port in ports), strict=True))
     if outputs is None:
         return named
+    if isinstance(outputs, str | int):
+        outputs = [outputs]
     by_name: dict[str, list[int]] = {}
     for tensor in network.tensors.values():
         by_name.setdefault(tensor.name, []).append(tensor.index)
