@@ -37,7 +37,15 @@ class Form(anywidget.AnyWidget):
         super().__init__(**traits)
         self._snapshots: list[DisplayHandle] = []
         self._renewal: asyncio.TimerHandle | None = None
+        self._asked = False  # by the front end, just now
         self.on_msg(self._on_message)
+
+    def _handle_msg(self, msg: Any) -> None:
+        self._asked = True
+        try:
+            super()._handle_msg(msg)
+        finally:
+            self._asked = False
 
     def _on_message(self, _: Any, content: Any, buffers: Any) -> None:
         if content.get("do") in self.actions:
@@ -58,15 +66,15 @@ class Form(anywidget.AnyWidget):
         if handle is not None:
             self._snapshots.append(handle)
 
-    def renew(self) -> None:
-        """Renew the snapshots that are on display, soon, so that a run of changes does it once."""
+    def renew(self, soon: bool = False) -> None:
+        """Renew the snapshots that are on display; a little later if a hand on the form may change it on, or `soon`."""
         if self._renewal is not None:
             self._renewal.cancel()
         if not self._snapshots:
             return
-        try:
+        if self._asked or soon:
             self._renewal = asyncio.get_running_loop().call_later(SETTLED, self._renew)
-        except RuntimeError:  # no event loop, so no front end that waits
+        else:
             self._renew()
 
     def _renew(self) -> None:
@@ -92,10 +100,9 @@ def frame(label: str, body: str) -> str:
 # in its place says nothing; and an exported page (whose body is the notebook) shows the snapshot in any case.
 _OUTPUT = ":is(.jp-OutputArea-child,.output_container,.output_area)"
 FORM_CSS = (
-    f"{_OUTPUT}:has(.mli-live)+{_OUTPUT}:has(.mli-snap){{display:none}}"
+    f"body:not(.jp-Notebook) {_OUTPUT}:has(.mli-live)+{_OUTPUT}:has(.mli-snap),"
     f"{_OUTPUT}:has(.jupyter-widgets):not(:has(.mli-live)):has(+{_OUTPUT} .mli-snap),"
     f"body.jp-Notebook {_OUTPUT}:has(+{_OUTPUT} .mli-snap){{display:none}}"
-    f"body.jp-Notebook {_OUTPUT}:has(.mli-snap){{display:block!important}}"
     """
 .mli-live,.mli-snap{max-width:1080px!important}
 .mli-live button,.mli-live select,.mli-live input{font:inherit;color:var(--fg);background:var(--panel);

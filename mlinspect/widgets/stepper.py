@@ -306,7 +306,7 @@ class Stepper(LookForm):
             self.show_tensor()
             self.breaks = items(self._breaks, "no breaks: a run goes to the end")
             self.watches = watches(session)
-        self.renew()
+        self.renew(soon=self.playing)
 
     def _here(self) -> str:
         return "" if self.session.layer is None else str(self.session.layer.index)

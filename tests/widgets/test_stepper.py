@@ -244,3 +244,33 @@ def test_names_from_a_file_are_escaped(x):
     network = ir.Network("armnn", "", "", (ir.Graph(0, "", (), (), (layer,)),), t)
     for html in (facts.neighbourhood(network, layer), facts.attributes(layer), facts.operands(network, layer)):
         assert "<script" not in html and "&lt;script" in html
+
+
+class Handle:
+    """What ``display`` gives: collects the snapshots that it is sent."""
+
+    def __init__(self):
+        self.sent = []
+
+    def update(self, data, raw):
+        self.sent.append(data["text/html"])
+
+
+def test_snapshots_follow_code_at_once_and_hands_when_they_rest(steps, monkeypatch):
+    from mlinspect.widgets import form
+
+    monkeypatch.setattr(form, "SETTLED", 0.01)
+    handle = Handle()
+    steps._snapshots.append(handle)
+    steps.run_to("/stem/Conv")
+    assert len(handle.sent) == 1 and "layer 2 of 19" in handle.sent[0]
+
+    async def hand():
+        for _ in range(3):
+            message = {"content": {"data": {"method": "custom", "content": {"do": "step"}}}, "buffers": []}
+            steps._handle_msg(message)
+        assert len(handle.sent) == 1
+        await asyncio.sleep(0.1)
+
+    asyncio.run(hand())
+    assert len(handle.sent) == 2 and "layer 5 of 19" in handle.sent[1]
