@@ -55,10 +55,7 @@ def _table(options: argparse.Namespace) -> None:
     frame = _weights(model) if options.table == "weights" else getattr(model, options.table)
     if options.query:
         try:
-            chosen = frame.eval(options.query)
-            if getattr(chosen, "dtype", None) != bool:
-                raise TypeError("it is not true or false for each row")
-            frame = frame[chosen]
+            frame = frame.query(f"({options.query}) == True")
         except Exception as error:  # whatever pandas and Python find wrong with the expression
             raise UsageError(f"--query {options.query}: {error}") from None
     if not written(frame if frame.index.name is None else frame.reset_index(), options):

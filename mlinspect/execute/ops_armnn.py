@@ -73,7 +73,8 @@ def pointwise(call: Call, x: np.ndarray, function: Callable[[np.ndarray], np.nda
     def through(stored: np.ndarray) -> np.ndarray:
         return encode(function(dequantize_array(stored, source)), target)
 
-    if x.itemsize > 1 or x.dtype.kind not in "iu":
+    by_channel = any(t.quantization is not None and t.quantization.axis is not None for t in (source, target))
+    if x.itemsize > 1 or x.dtype.kind not in "iu" or by_channel:
         return through(x)
     if "table" not in call.memo:
         call.memo["table"] = quantize.table_of(through, x.dtype)
@@ -171,9 +172,9 @@ def requantize(call: Call, x: np.ndarray) -> np.ndarray:
 
 @armnn("Cast", stored=True)
 def cast(call: Call, x: np.ndarray) -> np.ndarray:
-    """The stored numbers themselves are converted: scale 1, zero point 0 on both sides."""
+    """The stored numbers themselves are converted: scale 1, zero point 0 on both sides, but for an int32's scale."""
     dtype = numpy_dtype(call.outputs[0])
-    values = x.astype(np.float32)
+    values = dequantize_array(x, call.inputs[0]) if x.dtype == np.int32 else x.astype(np.float32)
     if dtype.kind in "iu" and dtype.itemsize <= 2:
         return quantize.quantize(values, 1.0, 0, dtype)
     return quantize.cast(values, dtype)

@@ -9,7 +9,6 @@ import numpy as np
 from mlinspect.kernels.pool import fold_taps
 from mlinspect.kernels.reduce import normalize_axes, sum_sequential
 
-
 _LONG = 1024  # numbers that make an inner loop long enough
 _BLOCK = 1 << 15  # numbers of a block that stays in the cache
 

@@ -89,6 +89,7 @@ def sum_sequential(x: np.ndarray, axes: Sequence[int] | int | None = None, keepd
     else:
         blocks = np.array_split(folded[:, :, 0], -(-before // _BLOCK))
         total = np.concatenate([np.add.reduce(np.ascontiguousarray(block.T), axis=0) for block in blocks])
+    total = total + np.float32(0)  # where the loops start from: -0 alone sums up to +0
     return total.reshape(_reduced_shape(x.shape, axes, keepdims))
 
 
