@@ -26,7 +26,7 @@ from mlinspect.execute import (  # noqa: F401 (they register operators)
     ops_mslite_train,
 )
 from mlinspect.execute.engine import Compute, as_tuple
-from mlinspect.execute.registry import LAYER_OPS, OPS, Call, Op
+from mlinspect.execute.registry import OPS, Call, Op, find_op
 from mlinspect.execute.upgrade_mslite import upgraded
 from mlinspect.execute.values import dequantize_array, quantize_array
 from mlinspect.kernels.quantize import dequantize, dequantize_weights
@@ -45,7 +45,7 @@ def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | Non
     some_die = any(layer.op == "Merge" for layer in network.layers.values())
 
     def bind(layer: ir.Layer) -> Compute | None:
-        entry = LAYER_OPS.get(("mslite", layer.name)) or OPS["mslite"].get(layer.op)
+        entry = find_op("mslite", layer)
         extra: tuple[np.ndarray, ...] = ()
         if entry is None or entry.reference != "user":
             layer, extra = upgraded(layer, network.layout)
@@ -64,7 +64,7 @@ def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | Non
 
 def reference_of(network: ir.Network, layer: ir.Layer) -> str:
     """Whose arithmetic a layer follows: the vendor's, the operator's published definition, a user's, or nobody's."""
-    own = LAYER_OPS.get(("mslite", layer.name)) or OPS["mslite"].get(layer.op)
+    own = find_op("mslite", layer)
     if own is not None and own.reference == "user":
         return "user"
     op = upgraded(layer, network.layout)[0].op

@@ -70,8 +70,8 @@ class Op:
 
 # "mslite:int8" holds what MindSpore Lite computes otherwise when a layer's first operand is int8
 OPS: dict[str, dict[str, Op]] = {"armnn": {}, "mslite": {}, "mslite:int8": {}}
-# by (format, layer name): a user's function for one layer
-LAYER_OPS: dict[tuple[str, str], Op] = {}
+# by (format, operator, layer name): a user's function for one layer
+LAYER_OPS: dict[tuple[str, str, str], Op] = {}
 _user_ops: list[Op] = []
 
 
@@ -136,7 +136,7 @@ def register_op(
         if layer is None:
             OPS[model_format][name] = entry
         else:
-            LAYER_OPS[model_format, layer] = entry
+            LAYER_OPS[model_format, name, layer] = entry
         return function
 
     return register
@@ -144,4 +144,4 @@ def register_op(
 
 def find_op(model_format: str, layer: ir.Layer) -> Op | None:
     """The function that computes a layer, or None."""
-    return LAYER_OPS.get((model_format, layer.name)) or OPS[model_format].get(layer.op)
+    return LAYER_OPS.get((model_format, layer.op, layer.name)) or OPS[model_format].get(layer.op)

@@ -194,3 +194,16 @@ def test_trace_counts_nan_and_inf(model: mi.Model, image: np.ndarray) -> None:
     row = model.trace(image).stats.iloc[0]
     assert (row["nan"], row["inf"]) == (1, 1)
     assert np.isfinite(row["mean"])
+
+
+def test_a_users_operator_for_a_layer_leaves_others_of_that_name_alone(
+    model: mi.Model, image: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "LAYER_OPS", {})
+    name = model.layers.query("kind == 'conv2d'").name.iloc[0]
+
+    @mi.register_op("armnn", "Softmax", layer=name)
+    def never(call, *arrays):
+        raise AssertionError("this layer is a convolution")
+
+    assert model.run(image)
