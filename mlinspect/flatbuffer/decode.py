@@ -166,7 +166,7 @@ class Decoder:
 
     def __init__(self, buffer: np.ndarray, schema: Schema) -> None:
         self.buffer = buffer
-        self._address: int = buffer.__array_interface__["data"][0]
+        self._address = buffer.ctypes.data
         self.view = memoryview(buffer)  # type: ignore[arg-type]
         self.size = len(buffer)
         self.schema = schema
@@ -197,7 +197,7 @@ class Decoder:
 
     def position(self, values: np.ndarray) -> int:
         """Where in the file a vector's first byte stands."""
-        return int(values.__array_interface__["data"][0]) - self._address
+        return values.ctypes.data - self._address
 
     def claim(self, amount: int, position: int) -> None:
         """Count bytes of the file that are to become Python objects.

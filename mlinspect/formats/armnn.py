@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -53,9 +54,7 @@ def read(reading: Reading) -> Network:
 class _Item:
     """A layer while it is being put together."""
 
-    __slots__ = ("attrs", "base", "index", "inputs", "label", "members", "op", "outputs", "position", "record", "slots")
-
-    def __init__(self, position: int, record: Record, base: Record) -> None:
+    def __init__(self, position: int, record: Record, base: Record, members: list[tuple[str, Record]]) -> None:
         self.position = position
         self.record = record
         self.base = base
@@ -63,7 +62,8 @@ class _Item:
         self.op: str = record.plan.table.removesuffix("Layer")
         self.label: str = base["layerName"] or f"{self.op}_{self.index}"
         self.slots: list[Record] = base["outputSlots"] or []
-        self.members = _members(record)
+        self.members = members  # constants kept inside the layer, by name
+        self.meta: dict[str, Any] = {}
         self.attrs = _attrs(record)
         self.inputs: tuple[int, ...] = ()  # tensor ids: those of the input slots, then those of the members
         self.outputs: tuple[int, ...] = ()
@@ -77,17 +77,6 @@ def _attrs(record: Record) -> dict[str, Any]:
     return attrs
 
 
-def _members(record: Record) -> list[tuple[str, Record]]:
-    """Constants kept inside the layer, by name."""
-    params = record.get("inputParams")
-    return [
-        (_MEMBER_NAMES.get(name, name), value)
-        for holder in ((record,) if params is None else (record, params))
-        for name, value in holder.items()
-        if isinstance(value, Record) and value.plan.table == "ConstTensor" and name != "input" and not is_absent(value)
-    ]
-
-
 class _Builder:
     """Collects tensors and layers of one file while its records are walked once."""
 
@@ -99,6 +88,11 @@ class _Builder:
         self.tensors: dict[int, Tensor] = {}
         versions = self.root.get("featureVersions")
         self.versions: dict[str, Any] = {} if versions is None else plain(versions)
+        # table -> its fields that are constants, but for that of a Constant layer
+        self.constant_fields = {
+            table.name: [item.name for item in table.fields if item.type == "ConstTensor" and item.name != "input"]
+            for table in self.decoder.schema.tables.values()
+        }
         self.layouts: dict[int, str] = {}  # tensor id -> order of its axes, told by the layer that takes it
 
     def network(self) -> Network:
@@ -119,21 +113,29 @@ class _Builder:
 
     def _item(self, position: int, holder: Record) -> _Item:
         record: Record | None = holder["layer"]
-        path = f"layers[{position}].layer"
         if record is None:
-            raise ModelFormatError("a layer without content", holder.offset, path)
+            raise ModelFormatError("a layer without content", holder.offset, f"layers[{position}].layer")
         if record.plan.table.startswith("Unknown("):
             # every layer begins with its LayerBase, so that much can be read of an operator to come
             try:
                 bare = self.decoder.table("AdditionLayer", record.offset)
             except ModelFormatError as error:
-                raise error.within(path) from None
+                raise error.within(f"layers[{position}].layer") from None
             bare.plan = record.plan
             record = bare
         base = layer_base(record)
         if base is None:
-            raise ModelFormatError("a layer without LayerBase", record.offset, f"{path}.base")
-        return _Item(position, record, base)
+            raise ModelFormatError("a layer without LayerBase", record.offset, f"layers[{position}].layer.base")
+        return _Item(position, record, base, self._members(record))
+
+    def _members(self, record: Record) -> list[tuple[str, Record]]:
+        params = record.get("inputParams")
+        return [
+            (_MEMBER_NAMES.get(name, name), value)
+            for holder in ((record,) if params is None else (record, params))
+            for name in self.constant_fields.get(holder.plan.table, ())
+            if (value := holder[name]) is not None and not is_absent(value)
+        ]
 
     def _number_layers(self, items: list[_Item]) -> None:
         indices = [item.index for item in items]
@@ -161,17 +163,20 @@ class _Builder:
 
     def _sources(self, item: _Item, sources: dict[tuple[int, int], int]) -> list[int]:
         """Tensors that arrive at a layer's input slots, in the order of the slots' own numbers."""
+        slots: list[Record] = item.base["inputSlots"] or []
         found = []
-        for number, slot in sorted(enumerate(item.base["inputSlots"] or ()), key=lambda pair: pair[1]["index"]):
-            connection = slot["connection"]
-            path = f"layers[{item.position}].layer.base.inputSlots[{number}].connection"
-            if connection is None:
-                raise ModelFormatError("the connection is missing", slot.offset, path)
-            layer, output = connection["sourceLayerIndex"], connection["outputSlotIndex"]
-            if (layer, output) not in sources:
-                message = f"the connection leads to layer {layer}, output {output}, which is not there"
-                raise ModelFormatError(message, slot.offset, path)
-            found.append(sources[layer, output])
+        for slot in sorted(slots, key=itemgetter("index")) if len(slots) > 1 else slots:
+            connection = slot["connection"] or {}
+            source = sources.get(tuple(connection.values()))  # type: ignore[arg-type]
+            if source is None:
+                path = f"layers[{item.position}].layer.base.inputSlots[{slots.index(slot)}].connection"
+                what = "leads to layer {}, output {}, which is not there" if connection else "is missing"
+                raise ModelFormatError(f"the connection {what.format(*connection.values())}", slot.offset, path)
+            found.append(source)
+            if slot.get("isOverridden") and slot["overriddenTensorInfo"] is not None:
+                item.meta.setdefault("overriddenTensorInfo", {})[slot["index"]] = plain(slot["overriddenTensorInfo"])
+        if item.meta:
+            self.notes.append(f"layer {item.label} takes inputs under another type or shape than they are given")
         return found
 
     def _note_layouts(self, item: _Item) -> None:
@@ -203,7 +208,7 @@ class _Builder:
             self._add_tensor(number, f"{item.label}/{name}", "constant", None, const, None)
         kind = kind_of(ARMNN, item.op, item.attrs)
         name = item.base["layerName"] or ""
-        meta = self._overridden(item) | self._kept(item)
+        meta = item.meta | self._kept(item)
         return Layer(item.index, name, item.op, kind, 0, item.attrs, item.inputs, item.outputs, names, meta)
 
     def _kept(self, item: _Item) -> dict[str, Any]:
@@ -213,17 +218,6 @@ class _Builder:
         if table is None or not (unknown or table.plan.unknown):
             return {}
         return {"raw": raw_table(self.decoder, table, item.attrs)}
-
-    def _overridden(self, item: _Item) -> dict[str, Any]:
-        """TensorInfos that input slots put in the place of what arrives there, by slot number."""
-        found = {
-            slot["index"]: plain(slot["overriddenTensorInfo"])
-            for slot in item.base["inputSlots"] or ()
-            if slot.get("isOverridden") and slot["overriddenTensorInfo"] is not None
-        }
-        if found:
-            self.notes.append(f"layer {item.label} takes inputs under another type or shape than they are given")
-        return {"overriddenTensorInfo": found} if found else {}
 
     def _add_tensor(
         self, number: int, name: str, role: str, info: Record | None, const: Record | None, layout: str | None
