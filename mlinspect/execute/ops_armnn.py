@@ -147,6 +147,8 @@ def elementwise_binary(call: Call, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         raise UnsupportedError(f"binary operation {name} is unknown")
     if name == "FloorDiv" and a.dtype.kind != "f":
         return np.asarray(a // np.where(b == 0, 1, b), a.dtype)
+    if call.outputs[0].dtype == "float16" and name in ("Maximum", "Minimum"):
+        return np.where(a < b if name == "Maximum" else b < a, b, a)  # the quick way takes either of -0 and +0
     return elementwise.BINARY[BINARY[name]](a, b)
 
 
@@ -310,9 +312,11 @@ def pooling(call: Call, x: np.ndarray) -> np.ndarray:
 
 @armnn("Mean", "Reduce")
 def reduction(call: Call, x: np.ndarray) -> np.ndarray:
-    axes = call.attrs["axis"] or None
+    axes = call.attrs["axis"] or range(x.ndim)
     mode = call.attrs.get("reduceOperation", "Mean").lower()
-    result = reduce.reduce(x, mode, axes, call.attrs["keepDims"])
+    result = reduce.reduce(x, "sum" if mode == "mean" else mode, axes, call.attrs["keepDims"])
+    if mode == "mean":
+        result = result / np.float32(math.prod(x.shape[axis] for axis in axes))  # an axis named twice counts twice
     return result.reshape(1) if result.ndim == 0 else result
 
 

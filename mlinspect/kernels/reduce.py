@@ -121,8 +121,12 @@ def _mean(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
 def _extreme(x: np.ndarray, axes: tuple[int, ...], keepdims: bool, largest: bool) -> np.ndarray:
     pick = np.fmax if largest else np.fmin  # these pass over NaN, as a strict comparison does
     limits = np.finfo(x.dtype) if x.dtype == np.float32 else np.iinfo(x.dtype)
-    out = pick.reduce(x, axis=axes, initial=limits.min if largest else limits.max)
-    return np.asarray(out, x.dtype).reshape(_reduced_shape(x.shape, axes, keepdims))
+    out = np.asarray(pick.reduce(x, axis=axes, initial=limits.min if largest else limits.max), x.dtype)
+    if x.dtype == np.float32 and not out.all():  # which of -0 and +0 these take is not said; a comparison the first
+        folded = _fold(x, axes)
+        first = np.take_along_axis(folded, (folded == 0).argmax(axis=1, keepdims=True), axis=1)
+        out = np.where(out == 0, first.reshape(out.shape), out)
+    return out.reshape(_reduced_shape(x.shape, axes, keepdims))
 
 
 _REDUCTIONS = {
