@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.errors import MlinspectError
+from mlinspect.errors import MlinspectError, ModelFormatError
 from mlinspect.execute.values import dequantize_array
 from mlinspect.kernels.quantize import dequantize_weights
 
@@ -33,7 +33,12 @@ class Constants(Mapping[int | str, np.ndarray]):
         tensor = find_tensor(self._network, key)
         if tensor.data is None:
             raise KeyError(f"tensor {tensor.index} ({tensor.name!r}) is no constant: its role is {tensor.role}")
-        return self._convert(tensor)
+        try:
+            return self._convert(tensor)
+        except (ValueError, IndexError) as error:
+            if isinstance(error, ModelFormatError):
+                raise
+            raise ModelFormatError(f"constant {tensor.name}: parameters do not fit its numbers ({error})") from error
 
     def __iter__(self) -> Iterator[int]:  # type: ignore[override]
         return iter(self._ids)

@@ -125,7 +125,8 @@ def test_nnacl_stays_near_the_functions_and_shows_their_known_errors():
     exact = x.astype(float)
     assert np.abs(nnacl.exp(x) / np.exp(exact) - 1).max() < 2e-5
     assert nnacl.exp(F([88, 1e9, np.inf])).tolist() == nnacl.exp(F([88] * 3)).tolist()
-    assert np.isnan(nnacl.exp(F([np.nan]))).all()
+    # the runtime's min and max let a NaN become the bound
+    assert nnacl.exp(F([np.nan])).tolist() == nnacl.exp(F([88])).tolist()
     assert 5e-5 < np.abs(nnacl.tanh(x) - np.tanh(exact)).max() < 1e-4
     assert nnacl.tanh(F([6, -30, np.inf])).tolist() == [1, -1, 1]
     assert 1e-3 < np.abs(nnacl.cos(x) - np.cos(exact)).max() < 2e-3
