@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +13,29 @@ from mlinspect.execute import ops_armnn, ops_armnn_cells, ops_armnn_shape  # noq
 from mlinspect.execute.engine import Compute, as_tuple
 from mlinspect.execute.registry import Call, Op, find_op
 from mlinspect.execute.values import dequantize_array, encode
+
+# dimensions of the first operands, of layers that would not say what is wrong with others; 0: any number of them
+RANKS = {
+    "Convolution2d": (4, 4),
+    "DepthwiseConvolution2d": (4, 4),
+    "TransposeConvolution2d": (4, 4),
+    "Convolution3d": (5, 5),
+    "FullyConnected": (0, 2),
+    "Pooling2d": (4,),
+    "Pooling3d": (5,),
+    "Normalization": (4,),
+    "InstanceNormalization": (4,),
+    "Resize": (4,),
+    "ResizeBilinear": (4,),
+    "SpaceToBatchNd": (4,),
+    "BatchToSpaceNd": (4,),
+    "SpaceToDepth": (4,),
+    "DepthToSpace": (4,),
+    "DetectionPostProcess": (3, 3, 2),
+    "Lstm": (2, 2, 2),
+    "QLstm": (2, 2, 2),
+    "UnidirectionalSequenceLstm": (3, 2, 2),
+}
 
 
 def as_optimized(network: ir.Network) -> ir.Network:
@@ -56,8 +80,36 @@ def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | Non
     return bind
 
 
+def _checked(entry: Op, layer: ir.Layer) -> Callable[..., tuple[np.ndarray, ...]]:
+    """The operator's function as ``function(call, *arrays)``, constants that the layer holds passed by their names."""
+    if entry.reference == "user":
+        return lambda call, *arrays: as_tuple(entry.function(call, *arrays))
+    parameters = list(inspect.signature(entry.function).parameters.values())[1:]
+    names = [parameter.name for parameter in parameters]
+    any_number = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    needed = [] if any_number else [p.name for p in parameters if p.default is p.empty]
+    slots = len(layer.inputs) - len(layer.members)
+    named = names[:slots] + list(layer.members) if set(layer.members) <= set(names) else names[: len(layer.inputs)]
+    missing = [name for name in needed if name not in named]
+    ranks = RANKS.get(layer.op, ())
+
+    def checked(call: Call, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+        if missing:
+            raise ValueError(f"operands are missing: {', '.join(missing)}")
+        for i, (array, rank) in enumerate(zip(arrays, ranks, strict=False)):
+            if rank and array.ndim != rank:
+                raise ValueError(f"operand {i} has {array.ndim} dimensions instead of {rank}")
+        if any_number:
+            return as_tuple(entry.function(call, *arrays))
+        if len(arrays) > len(names):
+            raise ValueError(f"{len(arrays)} operands, where {len(names)} have a meaning: {', '.join(names)}")
+        return as_tuple(entry.function(call, **dict(zip(named, arrays, strict=True))))
+
+    return checked
+
+
 def _compute(entry: Op, call: Call, real: Callable[[ir.Tensor, np.ndarray], np.ndarray]) -> Compute:
-    function, tensors = entry.function, call.inputs
+    function, tensors = _checked(entry, call.layer), call.inputs
     everything = entry.stored is True
     as_stored = set(range(len(tensors))) if everything else set(entry.stored or ())  # type: ignore[arg-type]
     plain = tuple(i in as_stored or (entry.integers and tensor.dtype == "int32") for i, tensor in enumerate(tensors))
@@ -70,18 +122,18 @@ def _compute(entry: Op, call: Call, real: Callable[[ir.Tensor, np.ndarray], np.n
                 array if keep and not tensor.quantized else real(tensor, array)
                 for array, tensor, keep in zip(arrays, tensors, plain, strict=True)
             ]
-            results = as_tuple(function(call, *operands))
+            results = function(call, *operands)
             return tuple(_unrounded(result, tensor) for result, tensor in zip(results, call.outputs, strict=True))
 
         return compute
     if everything:
-        return lambda *arrays: as_tuple(function(call, *arrays))
+        return lambda *arrays: function(call, *arrays)
 
     def compute_vendor(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         operands = [
             array if keep else real(tensor, array) for array, tensor, keep in zip(arrays, tensors, plain, strict=True)
         ]
-        results = as_tuple(function(call, *operands))
+        results = function(call, *operands)
         return tuple(encode(result, tensor) for result, tensor in zip(results, call.outputs, strict=True))
 
     return compute_vendor

@@ -192,7 +192,7 @@ def convolution2d(call: Call, x: np.ndarray, weights: np.ndarray, bias: np.ndarr
     sums = conv.conv2d_approximate(
         channels_last(x, layout),
         channels_last(weights, layout),
-        _bias(call, bias),
+        _bias(call, bias, len(weights)),
         stride=(a["strideY"], a["strideX"]),
         padding=pads(a, *YX),
         dilation=(a.get("dilationY", 1), a.get("dilationX", 1)),
@@ -214,7 +214,7 @@ def depthwise_convolution2d(
     result = depthwise.depthwise_conv2d(  # adds in the reference backend's order
         channels_last(x, layout),
         weights,
-        _bias(call, bias),
+        _bias(call, bias, weights.shape[-1]),
         stride=(a["strideY"], a["strideX"]),
         padding=pads(a, *YX),
         dilation=(a.get("dilationY", 1), a.get("dilationX", 1)),
@@ -229,7 +229,7 @@ def convolution3d(call: Call, x: np.ndarray, weights: np.ndarray, bias: np.ndarr
     sums = conv.conv3d_approximate(
         channels_last(x, layout),
         weights,
-        _bias(call, bias),
+        _bias(call, bias, weights.shape[-1]),
         stride=(a["strideZ"], a["strideY"], a["strideX"]),
         padding=pads(a, *ZYX),
         dilation=(a["dilationZ"], a["dilationY"], a["dilationX"]),
@@ -246,21 +246,25 @@ def transpose_convolution2d(
     sums = conv2d_transpose_approximate(
         channels_last(x, layout),
         channels_last(weights, layout),
-        _bias(call, bias),
+        _bias(call, bias, len(weights)),
         stride=(a["strideY"], a["strideX"]),
         padding=pads(a, *YX),
     )
     return channels_back(settled(call, sums), layout)
 
 
-def _bias(call: Call, bias: np.ndarray | None) -> np.ndarray | None:
-    return bias if call.attrs["biasEnabled"] else None
+def _bias(call: Call, bias: np.ndarray | None, filters: int) -> np.ndarray | None:
+    if not call.attrs["biasEnabled"]:
+        return None
+    if bias is None or bias.size != filters:
+        raise ValueError(f"a bias of {filters} numbers is wanted, there are {0 if bias is None else bias.size}")
+    return bias.reshape(-1)
 
 
 @armnn("FullyConnected")
 def fully_connected(call: Call, x: np.ndarray, weights: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
     matrix = weights.T if call.attrs["transposeWeightsMatrix"] else weights
-    sums = matmul.matmul_approximate(x.reshape(x.shape[0], -1), matrix, _bias(call, bias))
+    sums = matmul.matmul_approximate(x.reshape(x.shape[0], -1), matrix, _bias(call, bias, matrix.shape[1]))
     return settled(call, sums).reshape(call.outputs[0].shape or (x.shape[0], -1))
 
 
@@ -272,6 +276,8 @@ def batch_matmul(call: Call, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         layout = call.attrs[f"dataLayout{side}"]
         last = layout in ("NHWC", "NDHWC") and array.ndim == len(layout)
         matrix = np.moveaxis(array, -1, 1) if last else array
+        if matrix.ndim < 2:
+            raise ValueError(f"operand {side} has {matrix.ndim} dimensions, a matrix has 2 or more")
         if call.attrs[f"adjoint{side}"]:
             matrix = matmul.adjugate(matrix)
         operands.append((matrix.swapaxes(-1, -2) if call.attrs[f"transpose{side}"] else matrix, last))
@@ -281,6 +287,14 @@ def batch_matmul(call: Call, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 # --- pooling, reductions, normalisation --------------------------------------------------------------------------
+
+
+def _windows(size: int, window: int, stride: int, padding: tuple[int, int], ceil: bool) -> int:
+    """Windows along an axis; one less if the last would start behind the image. Stride 0 means one for all."""
+    if not stride:
+        return 1
+    count = pool.pool_output_size(size, window, stride, padding, ceil)
+    return count - ((count - 1) * stride >= size + padding[0])
 
 
 # Arm NN moves a window's start to the image's end before it asks whether it lies behind; along X of Pooling2d after
@@ -295,15 +309,20 @@ def pooling(call: Call, x: np.ndarray) -> np.ndarray:
     axes = ("Z", "Y", "X") if deep else ("Y", "X")
     sizes = ("Depth", "Height", "Width") if deep else ("Height", "Width")
     x = channels_last(x, layout)
-    shape = call.outputs[0].shape
-    assert shape is not None
+    window, stride = [a[f"pool{size}"] for size in sizes], [a[f"stride{axis}"] for axis in axes]
+    padding, shape = pads(a, *(ZYX if deep else YX)), call.outputs[0].shape
+    if shape is not None and len(shape) == x.ndim and min(shape) >= 0:
+        size = shape[2:] if layout in ("NCHW", "NCDHW") else shape[1:-1]
+    else:
+        ceil = a["outputShapeRounding"] == "Ceiling"
+        size = tuple(_windows(*axis, ceil) for axis in zip(x.shape[1:-1], window, stride, padding, strict=True))
     result = pool.pool(
         x,
         a["poolType"].lower(),
-        [a[f"pool{size}"] for size in sizes],
-        [a[f"stride{axis}"] for axis in axes],
-        pads(a, *(ZYX if deep else YX)),
-        output_size=shape[2:] if layout in ("NCHW", "NCDHW") else shape[1:-1],
+        window,
+        stride,
+        padding,
+        output_size=size,
         exclude_padding=a["paddingMethod"] == "Exclude",
         zero_from=_FROM_NOWHERE if deep else (math.inf, x.shape[2] + 1),
     )
@@ -314,6 +333,8 @@ def pooling(call: Call, x: np.ndarray) -> np.ndarray:
 def reduction(call: Call, x: np.ndarray) -> np.ndarray:
     axes = call.attrs["axis"] or range(x.ndim)
     mode = call.attrs.get("reduceOperation", "Mean").lower()
+    if mode.startswith("unknown"):
+        raise UnsupportedError(f"reduce operation {mode} is unknown")
     result = reduce.reduce(x, "sum" if mode == "mean" else mode, axes, call.attrs["keepDims"])
     if mode == "mean":
         result = result / np.float32(math.prod(x.shape[axis] for axis in axes))  # an axis named twice counts twice
@@ -341,6 +362,8 @@ def batch_normalization(
     call: Call, x: np.ndarray, mean: np.ndarray, variance: np.ndarray, beta: np.ndarray, gamma: np.ndarray
 ) -> np.ndarray:
     axis = channel_axis(call.attrs["dataLayout"]) if x.ndim > 2 else -1
+    if any(constant.shape != x.shape[axis:][:1] for constant in (mean, variance, beta, gamma)):
+        raise ValueError("mean, variance, beta and gamma have other lengths than the channels")
     return normalize.batch_norm(x, mean, variance, gamma, beta, epsilon=call.attrs["eps"], folded=True, axis=axis)
 
 

@@ -12,15 +12,30 @@ from mlinspect.kernels import detection, recurrent, recurrent_int
 
 armnn = partial(op, "armnn")
 _GATES = ("input", "forget", "cell", "output")
+_QUANTIZED_LSTM = [f"{source}To{gate.title()}Weights" for source in ("input", "recurrent") for gate in _GATES]
 _BIASES = {"input": "inputGateBias", "forget": "forgetGateBias", "cell": "cellBias", "output": "outputGateBias"}
 
 
 def _members(call: Call, arrays: tuple[np.ndarray, ...]) -> dict[str, np.ndarray]:
     """The constants held by the layer, by the schema's names, decoded."""
+    if missing := [name for name in _needed(call.attrs) if name not in call.layer.members]:
+        raise ValueError(f"operands are missing: {', '.join(missing)}")
     first = len(call.inputs) - len(call.layer.members)
     return {
         name: dequantize_array(arrays[first + i], call.inputs[first + i]) for i, name in enumerate(call.layer.members)
     }
+
+
+def _needed(a: dict) -> list[str]:
+    """Constants that a cell with these attributes cannot do without."""
+    gates = _GATES[1:] if a["cifgEnabled"] else _GATES
+    names = [f"{source}To{gate.title()}Weights" for source in ("input", "recurrent") for gate in gates]
+    names += [_BIASES[gate] for gate in gates]
+    if a.get("layerNormEnabled"):
+        names += [f"{gate}LayerNormWeights" for gate in gates]
+    if a["peepholeEnabled"]:
+        names += [f"cellTo{gate.title()}Weights" for gate in gates if gate != "cell"]
+    return [*names, "projectionWeights"] if a["projectionEnabled"] else names
 
 
 def _options(call: Call) -> dict[str, bool | int | float]:
@@ -94,6 +109,8 @@ def qlstm(call: Call, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
 
     def pair(tensor: object) -> tuple[float, int]:
         q = tensor.quantization  # type: ignore[attr-defined]
+        if q is None:
+            raise ValueError(f"tensor {tensor.name} is not quantised")  # type: ignore[attr-defined]
         return float(q.scale[0]), int(q.zero_point[0])
 
     return recurrent.qlstm(
@@ -124,8 +141,11 @@ def quantized_lstm(call: Call, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
     first = len(call.inputs) - len(call.layer.members)
     stored = dict(zip(call.layer.members, arrays[first:], strict=True))
     tensors = dict(zip(call.layer.members, call.inputs[first:], strict=True))
+    if missing := [name for name in _QUANTIZED_LSTM if name not in tensors]:
+        raise ValueError(f"operands are missing: {', '.join(missing)}")
     weights = tensors["inputToForgetWeights"].quantization
-    assert weights is not None
+    if weights is None:
+        raise ValueError("the weights are not quantised")
     return recurrent_int.quantized_lstm(
         arrays[0],
         arrays[1],
@@ -141,7 +161,8 @@ def detection_post_process(
     call: Call, boxes: np.ndarray, scores: np.ndarray, anchors: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     a, shape = call.attrs, call.outputs[0].shape
-    assert shape is not None
+    # the fast way has room for each class of a box
+    rows = a["maxDetections"] * (1 if a["useRegularNms"] else a["maxClassesPerDetection"])
     return detection.detection_post_process(
         boxes,
         scores,
@@ -154,5 +175,5 @@ def detection_post_process(
         score_threshold=a["nmsScoreThreshold"],
         iou_threshold=a["nmsIouThreshold"],
         regular=a["useRegularNms"],
-        rows=shape[1],
+        rows=shape[1] if shape is not None and len(shape) == 3 and shape[1] >= 0 else rows,
     )

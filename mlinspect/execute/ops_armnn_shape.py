@@ -59,13 +59,20 @@ def zero_of(call: Call) -> int | float:
     """What stands for a real zero among the numbers that :func:`moved` moves."""
     if call.mode == "float" or not same_numbers((call.inputs[0], call.outputs[0])):
         return 0.0
-    q = call.outputs[0].quantization
-    return 0 if q is None else int(q.zero_point[0])
+    return int(encode(np.zeros(1, np.float32), call.outputs[0])[0])
 
 
 def pairs(flat: Sequence[int]) -> list[tuple[int, int]]:
     """[before0, after0, before1, ...] as pairs."""
     return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def entries(call: Call, name: str, count: int) -> Sequence[int]:
+    """An attribute that has one entry a dimension."""
+    values = call.attrs[name]
+    if values is None or len(values) != count:
+        raise ValueError(f"{name} is {values}, where {count} entries are wanted")
+    return values
 
 
 # --- bytes as they are -------------------------------------------------------------------------------------------
@@ -78,17 +85,17 @@ def reshape(call: Call, x: np.ndarray) -> np.ndarray:
 
 @armnn("Permute")
 def permute(call: Call, x: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(shape.permute(x, call.attrs["dimMappings"]))
+    return np.ascontiguousarray(shape.permute(x, entries(call, "dimMappings", x.ndim)))
 
 
 @armnn("Transpose")
 def transpose(call: Call, x: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(x.transpose(call.attrs["dimMappings"]))
+    return np.ascontiguousarray(x.transpose(entries(call, "dimMappings", x.ndim)))
 
 
 @armnn("Slice")
 def slice_layer(call: Call, x: np.ndarray) -> np.ndarray:
-    return slice.box(x, call.attrs["begin"], call.attrs["size"])
+    return slice.box(x, entries(call, "begin", x.ndim), entries(call, "size", x.ndim))
 
 
 @armnn("StridedSlice")
@@ -96,9 +103,9 @@ def strided_slice(call: Call, x: np.ndarray) -> np.ndarray:
     a = call.attrs
     result = slice.strided_slice(
         x,
-        a["begin"],
-        a["end"],
-        a["stride"],
+        entries(call, "begin", x.ndim),
+        entries(call, "end", x.ndim),
+        entries(call, "stride", x.ndim),
         begin_mask=a["beginMask"],
         end_mask=a["endMask"],
         shrink_axis_mask=a["shrinkAxisMask"],
@@ -128,15 +135,22 @@ def shape_layer(call: Call, x: np.ndarray) -> np.ndarray:
 
 @armnn("Concat", "Merger")
 def concat(call: Call, *arrays: np.ndarray) -> np.ndarray:
+    entries(call, "viewOrigins", len(arrays))
     origins = [tuple(origin) for origin in call.attrs["viewOrigins"]]
-    size = call.outputs[0].shape
-    assert size is not None
+    if any(len(origin) != array.ndim for origin, array in zip(origins, arrays, strict=True)):
+        raise ValueError(f"viewOrigins {origins} have other dimensions than the operands")
+    ends = [np.add(origin, array.shape) for origin, array in zip(origins, arrays, strict=True)]
+    size = tuple(np.max(ends, axis=0).tolist())
     return moved(call, arrays, lambda *parts: shape.concat_views(parts, origins, size))
 
 
 @armnn("Splitter")
 def splitter(call: Call, x: np.ndarray) -> tuple[np.ndarray, ...]:
-    origins, sizes = call.attrs["origins"]["viewOrigins"], call.attrs["viewSizes"]
+    origins, sizes = (call.attrs["origins"] or {}).get("viewOrigins") or (), call.attrs["viewSizes"] or ()
+    if not len(origins) == len(sizes) == len(call.outputs):
+        raise ValueError(f"{len(call.outputs)} outputs have origins {origins} and sizes {sizes}")
+    if any(len(place) != x.ndim for place in (*origins, *sizes)):
+        raise ValueError(f"origins {origins} and sizes {sizes} have other dimensions than the operand")
 
     def view(number: int) -> np.ndarray:
         cut = partial(shape.split_views, origins=[origins[number]], sizes=[sizes[number]])
@@ -149,7 +163,7 @@ def splitter(call: Call, x: np.ndarray) -> tuple[np.ndarray, ...]:
 def pad(call: Call, x: np.ndarray) -> np.ndarray:
     """The pad value of a quantised tensor is the stored integer itself; scale and zero point do not touch it."""
     a, target = call.attrs, call.outputs[0]
-    widths, mode = pairs(a["padList"]), a.get("paddingMode", "Constant").lower()
+    widths, mode = pairs(entries(call, "padList", 2 * x.ndim)), a.get("paddingMode", "Constant").lower()
     if mode not in ("reflect", "symmetric"):
         mode = "constant"
     value = np.float32(a["padValue"])
@@ -173,7 +187,7 @@ def space_to_batch(call: Call, x: np.ndarray) -> np.ndarray:
 
     def move(body: np.ndarray) -> np.ndarray:
         last = channels_last(body, a["dataLayout"])
-        dealt = space.space_to_batch(last, a["blockShape"], pairs(a["padList"]), body.dtype.type(zero))
+        dealt = space.space_to_batch(last, a["blockShape"], pairs(entries(call, "padList", 4)), body.dtype.type(zero))
         return channels_back(dealt, a["dataLayout"])
 
     return moved(call, [x], move)
@@ -184,7 +198,9 @@ def batch_to_space(call: Call, x: np.ndarray) -> np.ndarray:
     a = call.attrs
 
     def move(body: np.ndarray) -> np.ndarray:
-        joined = space.batch_to_space(channels_last(body, a["dataLayout"]), a["blockShape"], pairs(a["crops"]))
+        joined = space.batch_to_space(
+            channels_last(body, a["dataLayout"]), a["blockShape"], pairs(entries(call, "crops", 4))
+        )
         return channels_back(joined, a["dataLayout"])
 
     return moved(call, [x], move)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mlinspect import ir
+from mlinspect.errors import UnsupportedError
 from mlinspect.kernels import quantize as q
 from mlinspect.kernels.summation import Approximate, settle
 
@@ -12,8 +13,17 @@ _NUMPY = {"bfloat16": "uint16", "string": "object"}
 
 
 def numpy_dtype(tensor: ir.Tensor) -> np.dtype:
-    """numpy's type of a tensor's stored numbers."""
-    return np.dtype(_NUMPY.get(tensor.dtype, tensor.dtype))
+    """numpy's type of a tensor's stored numbers.
+
+    Raises
+    ------
+    UnsupportedError
+        The file gives the tensor no type, or one that the schema does not know.
+    """
+    try:
+        return np.dtype(_NUMPY.get(tensor.dtype, tensor.dtype))
+    except TypeError:
+        raise UnsupportedError(f"the type of tensor {tensor.name} is not known: {tensor.vendor_dtype}") from None
 
 
 def dequantize_array(array: np.ndarray, tensor: ir.Tensor) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 
 def gather(x: np.ndarray, indices: np.ndarray, axis: int = 0) -> np.ndarray:
@@ -28,7 +29,8 @@ def gather(x: np.ndarray, indices: np.ndarray, axis: int = 0) -> np.ndarray:
            [1, 2],
            [0, 0]])
     """
-    axis, length = axis % x.ndim, x.shape[axis]
+    axis = normalize_axis_index(axis, x.ndim)
+    length = x.shape[axis]
     outside = (indices < -length) | (indices >= length)
     if not outside.any():
         return np.asarray(np.take(x, indices, axis))

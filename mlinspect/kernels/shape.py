@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 from numpy.typing import ArrayLike, DTypeLike
 
 
@@ -187,7 +188,8 @@ def channel_shuffle(x: np.ndarray, groups: int, axis: int) -> np.ndarray:
     >>> channel_shuffle(np.arange(6), 2, 0)
     array([0, 3, 1, 4, 2, 5])
     """
-    return np.take(x, np.arange(x.shape[axis]).reshape(groups, -1).T.ravel(), axis)
+    length = x.shape[normalize_axis_index(axis, x.ndim)]
+    return np.take(x, np.arange(length).reshape(groups, -1).T.ravel(), axis)
 
 
 def reverse_sequence(x: np.ndarray, lengths: np.ndarray, seq_axis: int, batch_axis: int) -> np.ndarray:

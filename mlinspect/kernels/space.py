@@ -83,6 +83,8 @@ def space_to_depth(x: np.ndarray, block: int) -> np.ndarray:
     array([[0, 1, 4, 5],
            [2, 3, 6, 7]])
     """
+    if block < 1:
+        raise ValueError(f"a block of {block} pixels")
     n, h, w, c = x.shape
     parts = x.reshape(n, h // block, block, w // block, block, c).transpose(0, 1, 3, 2, 4, 5)
     return parts.reshape(n, h // block, w // block, block * block * c)
@@ -109,6 +111,8 @@ def depth_to_space(x: np.ndarray, block: int, mode: str = "DCR") -> np.ndarray:
     array([[0, 1],
            [2, 3]])
     """
+    if block < 1:
+        raise ValueError(f"a block of {block} pixels")
     n, h, w, c = x.shape
     inner = c // (block * block)
     if mode == "DCR":
