@@ -161,3 +161,77 @@ def test_an_unsigned_softmax_always_has_scale_1_256() -> None:
     assert got.tolist() == [[0, 0, 2, 0, 0, 0, 0, 248, 0, 6]]  # Arm NN 20.08's answer
     (real,) = model.run(x, dequantize=True).values()
     np.testing.assert_array_equal(real, got / np.float32(256))
+
+
+def conv(op: str, x: tuple[int, ...], others: list[tuple[int, ...]], bias: bool = False) -> Model:
+    attrs = dict.fromkeys(("padLeft", "padRight", "padTop", "padBottom"), 0) | {"strideX": 1, "strideY": 1}
+    attrs |= {"dataLayout": "NHWC", "biasEnabled": bias}
+    inputs = [tensor(i, "Float32", shape) for i, shape in enumerate((x, *others))]
+    return one_layer(op, attrs, inputs, [tensor(9, "Float32", (1, 2, 2, 1))])
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        (conv("Convolution2d", (1, 2, 2, 3), []), "operands are missing: weights"),
+        (conv("Convolution2d", (2, 2, 3), [(1, 1, 1, 3)]), "operand 0 has 3 dimensions instead of 4"),
+        (conv("DepthwiseConvolution2d", (1, 2, 2, 1), [(1, 1)]), "operand 1 has 2 dimensions instead of 4"),
+        (conv("Convolution2d", (1, 2, 2, 3), [(1, 1, 1, 3)], bias=True), "a bias of 1 numbers is wanted, there are 0"),
+        (conv("Convolution2d", (1, 2, 2, 3), [(2, 1, 1, 3), (1,)], bias=True), "a bias of 2 numbers is wanted"),
+        (conv("Convolution2d", (1, 2, 2, 3), [(1, 1, 1, 4)]), "does not fit 1 filters"),
+        (conv("Convolution2d", (1, 2, 2, 3), [(1, 1, 1, 3), (1,), (1,)]), "4 operands, where 3 have a meaning"),
+        (conv("Addition", (1, 2), [(1, 3)]), "broadcast"),
+    ],
+)
+def test_a_layer_that_cannot_be_computed_says_which_and_why(model: Model, said: str) -> None:
+    arrays = [np.ones(port.shape, np.float32) for port in model.inputs.itertuples()]
+    with pytest.raises(mi.ExecutionError, match=rf"layer 0 'it' .*float32\[.*{said}") as caught:
+        model.run(arrays)
+    assert caught.value.__cause__ is not None
+
+
+def test_a_constant_that_a_layer_should_hold_is_missed_by_name() -> None:
+    x, weights = tensor(0, "Float32", (1, 2)), tensor(1, "Float32", (2,))
+    held = ir.Layer(0, "it", "FullyConnected", "fc", 0, {"biasEnabled": True}, (0, 1), (2,), ("bias",))
+    graph = ir.Graph(0, "", (ir.Port("x", 0), ir.Port("b", 1)), (ir.Port("y", 2),), (held,))
+    tensors = {0: x, 1: weights, 2: tensor(2, "Float32", (1, 2))}
+    with pytest.raises(mi.ExecutionError, match="operands are missing: weights"):
+        Model(ir.Network("armnn", "", "", (graph,), tensors)).run([np.ones((1, 2), "f"), np.ones(2, "f")])
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "said"),
+    [
+        ("Slice", {"begin": (0,), "size": (1, 1)}, "begin is .* where 2 entries are wanted"),
+        ("Transpose", {"dimMappings": None}, "dimMappings is None, where 2"),
+        ("Pad", {"padList": (1, 1), "padValue": 0.0}, "padList is .* where 4"),
+        ("Concat", {"viewOrigins": ((0,),)}, "other dimensions than the operands"),
+        ("Splitter", {"origins": {"viewOrigins": ((0,),)}, "viewSizes": ((1,),)}, "other dimensions than the operand"),
+        ("ChannelShuffle", {"axis": 4, "numGroups": 1}, "axis 4 is out of bounds"),
+        ("SpaceToDepth", {"blockSize": 2, "dataLayout": "NHWC"}, "operand 0 has 2 dimensions instead of 4"),
+    ],
+)
+def test_attributes_that_do_not_fit_are_named(op: str, attrs: dict, said: str) -> None:
+    with pytest.raises(mi.ExecutionError, match=rf"layer 0 'it' .*{said}"):
+        run(op, attrs, [np.ones((2, 3), np.float32)], (2, 3))
+
+
+def test_a_result_of_unknown_type_is_refused() -> None:
+    unknown = ir.Tensor(1, "t1", 0, "activation", "unknown", "none", None)
+    model = one_layer(
+        "Activation", {"activationFunction": "ReLu", "a": 0, "b": 0}, [tensor(0, "Float32", (2,))], [unknown]
+    )
+    with pytest.raises(mi.UnsupportedError, match=r"layer 0 'it'.*type of tensor t1 is not known"):
+        model.run(np.ones(2, np.float32))
+
+
+def test_pooling_counts_its_windows_where_the_file_gives_no_shape() -> None:
+    attrs = {f"pad{side}": 0 for side in ("Left", "Right", "Top", "Bottom")} | {"poolWidth": 2, "poolHeight": 1}
+    attrs |= {"strideX": 2, "strideY": 1, "dataLayout": "NHWC", "poolType": "Max", "paddingMethod": "Exclude"}
+    for rounding, expected in (("Floor", [2, 4]), ("Ceiling", [2, 4, 5])):
+        output = ir.Tensor(1, "t1", 0, "activation", "float32", "Float32", None)
+        model = one_layer(
+            "Pooling2d", attrs | {"outputShapeRounding": rounding}, [tensor(0, "Float32", (1, 1, 5, 1))], [output]
+        )
+        (got,) = model.run(np.float32([1, 2, 3, 4, 5]).reshape(1, 1, 5, 1)).values()
+        assert got.ravel().tolist() == expected
