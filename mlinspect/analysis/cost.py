@@ -14,6 +14,7 @@ from mlinspect.analysis.columns import frame
 from mlinspect.analysis.operands import network_of
 from mlinspect.analysis.operations import count_operations
 from mlinspect.errors import InputError
+from mlinspect.errors import UnsupportedError
 from mlinspect.execute.engine import execute
 from mlinspect.execute.programs import Programs
 from mlinspect.execute.values import numpy_dtype
@@ -161,7 +162,7 @@ def tensor_bytes(tensor: ir.Tensor) -> int | None:
         return None
     try:
         return count * numpy_dtype(tensor).itemsize
-    except TypeError:
+    except UnsupportedError:
         return None
 
 
