@@ -13,8 +13,7 @@ from mlinspect import ir
 from mlinspect.analysis.columns import frame
 from mlinspect.analysis.operands import network_of
 from mlinspect.analysis.operations import count_operations
-from mlinspect.errors import InputError
-from mlinspect.errors import UnsupportedError
+from mlinspect.errors import InputError, UnsupportedError
 from mlinspect.execute.engine import execute
 from mlinspect.execute.programs import Programs
 from mlinspect.execute.values import numpy_dtype
