@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -219,61 +221,85 @@ def _by_rows(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Levels]:
     """Wider numbers: sums of powers, channel by channel; 16-bit ones are counted too."""
     channels, plain = view.shape[1], view.dtype.kind == "f" and view.itemsize > 2
-    known = parameters_fit(tensor, channels)
-    whole = plain and not each  # no need to keep the channels apart, but for their reach
-    fast = _Fast() if whole and view.dtype == np.float32 and view.size > _SINGLE else None
-    stored, real, reach = _Total(channels), _Total(1 if whole else channels), np.full(channels, np.nan)
+    stored, real, known = _Total(channels), _Total(channels), parameters_fit(tensor, channels)
+    if plain and not each:
+        return (stored.record(), *_floats(view, advance), [])
     for part, block in _blocks(view):
         rows = block[0] if len(block) == 1 else block.swapaxes(0, 1).reshape(block.shape[1], -1)
-        if whole:
-            rest = block.reshape(1, -1) if fast is None else fast.add(block.reshape(-1)).reshape(1, -1)
-            if rest.size:
-                real.add(slice(0, 1), _of_rows(rest.astype(np.float64)))
-            if channels > 1:
-                reach[part] = np.fmax(reach[part], _reach(block))
-        elif plain or known:
+        if plain or known:
             values = rows if plain else real_rows(rows, tensor, part, model_format)
             real.add(part, _of_rows(values.astype(np.float64)))
         if view.dtype.kind in "iu":
             stored.add(part, _of_rows(rows.astype(np.float64)))
         advance(block.nbytes)
-    if fast is not None and fast.sums:
-        real.add(slice(0, 1), _merge(fast.record()[:, None]))
-    return stored.record(), real.record(), reach if whole else _extent(real.record()), _count_16_bit(view, each)
+    return stored.record(), real.record(), _extent(real.record()), _count_16_bit(view, each)
+
+
+def _floats(view: np.ndarray, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
+    """Moments of all numbers together, and the reach of each channel; large arrays by several threads."""
+    blocks, large = list(_blocks(view)), view.dtype == np.float32 and view.size > _SINGLE
+    workers = min(os.cpu_count() or 1, 4) if large else 1
+
+    def work(start: int) -> tuple[np.ndarray, np.ndarray]:
+        fast, total, reach = _Fast(), _Total(1), np.full(view.shape[1], np.nan)
+        for part, block in blocks[start::workers]:
+            flat = block.reshape(-1)
+            known = fast.add(flat) if large else None
+            if known is None:
+                total.add(slice(0, 1), _of_rows(flat.reshape(1, -1).astype(np.float64)))
+            if view.shape[1] > 1:
+                found = _reach(block) if known is None or block.shape[1] > 1 else known
+                reach[part] = np.fmax(reach[part], found)
+            advance(block.nbytes)
+        if fast.sums:
+            total.add(slice(0, 1), _merge(fast.record()[:, None]))
+        return total.record(), reach
+
+    with ThreadPoolExecutor(workers) as pool:
+        records, reaches = zip(*pool.map(work, range(workers)), strict=True)
+    return _merge(np.stack(records, axis=2)), np.fmax.reduce(reaches)
 
 
 class _Fast:
     """Sums of powers of many float32 numbers, at about the speed that memory has."""
 
     def __init__(self) -> None:
-        self.sums: list[np.ndarray] = []  # rows as of a record, but sums about 0 instead of moments
-        self._ones = np.ones(_PIECE, np.float32)
-        self._squares = np.empty((_BLOCK // _PIECE, _PIECE), np.float32)
+        self.sums: list[tuple[Any, ...]] = []  # pieces: their length, sums of powers about 0, extremes, zeros
+        self._ones, self._squares = np.ones(_PIECE, np.float32), np.empty(_BLOCK, np.float32)
 
-    def add(self, x: np.ndarray) -> np.ndarray:
-        """Take a block of numbers; what cannot be summed in float32 is given back."""
+    def add(self, x: np.ndarray) -> float | None:
+        """Take a block of numbers and give its largest magnitude; None where it cannot be summed in float32."""
         whole = x.size // _PIECE * _PIECE
-        pieces = x[:whole].reshape(-1, _PIECE)
-        low, high = (pieces.min(), pieces.max()) if whole else (0, 0)
+        found = [self._sums(part) for part in (x[:whole].reshape(-1, _PIECE), x[whole:].reshape(1, -1)) if part.size]
+        if None in found:
+            return None
+        self.sums += [sums for sums in found if sums is not None]
+        return max(max(-sums[5], sums[6]) for sums in found if sums is not None)
+
+    def _sums(self, pieces: np.ndarray) -> tuple[Any, ...] | None:
+        count, n = pieces.shape
+        s1 = np.vecdot(pieces, self._ones[:n])  # the slowest first: meanwhile the numbers come into the cache
+        low, high = float(pieces.min()), float(pieces.max())
         if not (-1e8 < low <= high < 1e8 and high - low > 1e-8):  # fourth powers would leave float32's range, or NaN
-            return x
-        squares = np.square(pieces, out=self._squares[: len(pieces)])
-        sums = np.zeros((10, len(pieces)))
-        sums[MEAN], sums[M2] = np.vecdot(pieces, self._ones), np.vecdot(pieces, pieces)
-        if (17 * sums[MEAN] ** 2 > _PIECE * sums[M2]).any():  # far from 0, digits would be lost
-            return x
-        sums[M3], sums[M4] = np.vecdot(squares, pieces), np.vecdot(squares, squares)
-        sums[COUNT], sums[LOW], sums[HIGH] = _PIECE, low, high
-        if squares.min() == 0:
-            sums[ZEROS, 0] = whole - np.count_nonzero(pieces)
-        self.sums.append(sums)
-        return x[whole:]
+            return None
+        squares = np.square(pieces, out=self._squares[: pieces.size].reshape(count, n))
+        s2 = np.vecdot(pieces, pieces)
+        if 17 * float(s1 @ s1) > n * float(s2.sum()):  # far from 0, digits would be lost
+            return None
+        zeros = pieces.size - np.count_nonzero(pieces) if squares.min() == 0 else 0
+        return n, s1, s2, np.vecdot(squares, pieces), np.vecdot(squares, squares), low, high, zeros
 
     def record(self) -> np.ndarray:
-        record = np.concatenate(self.sums, axis=1)
-        n, s1, s2, s3, s4 = record[[COUNT, MEAN, M2, M3, M4]]
+        """Moments of the pieces; the extremes are those of all, the zeros of all stand at the first."""
+        lengths, *sums, low, high, zeros = zip(*self.sums, strict=True)
+        s1, s2, s3, s4 = (np.concatenate(parts).astype(np.float64) for parts in sums)
+        n = np.repeat(lengths, [len(part) for part in sums[0]])
         mean = s1 / n
-        record[MEAN], record[M2], record[M3] = mean, s2 - n * mean**2, s3 - 3 * mean * s2 + 2 * n * mean**3
+        record = np.zeros((10, len(s1)))
+        record[COUNT], record[MEAN], record[LOW], record[HIGH] = n, mean, min(low), max(high)
+        record[ZEROS, 0] = sum(zeros)
+        record[M2] = s2 - n * mean**2
+        record[M3] = s3 - 3 * mean * s2 + 2 * n * mean**3
         record[M4] = s4 - 4 * mean * s3 + 6 * mean**2 * s2 - 3 * n * mean**4
         return record
 
@@ -306,7 +332,11 @@ class _Total:
 
 def _reach(block: np.ndarray) -> np.ndarray:
     """Largest finite magnitude of each channel of (outer, channels, inner)."""
-    reach = np.maximum(-block.min(axis=(0, 2)), block.max(axis=(0, 2)))
+    if block.shape[0] == 1 or block.shape[2] == 1:  # numpy is slow along two axes at once
+        flat, axis = (block[0], 1) if block.shape[0] == 1 else (block[:, :, 0], 0)
+        reach = np.maximum(-flat.min(axis=axis), flat.max(axis=axis))
+    else:
+        reach = np.maximum(-block.min(axis=(0, 2)), block.max(axis=(0, 2)))
     if not np.isfinite(reach).all():
         finite = np.where(np.isfinite(block), np.abs(block), np.nan)
         reach = np.fmax.reduce(np.fmax.reduce(finite, axis=2), axis=0)
