@@ -91,6 +91,7 @@ def _checked(entry: Op, layer: ir.Layer) -> Callable[..., tuple[np.ndarray, ...]
     slots = len(layer.inputs) - len(layer.members)
     named = names[:slots] + list(layer.members) if set(layer.members) <= set(names) else names[: len(layer.inputs)]
     missing = [name for name in needed if name not in named]
+    in_order = any_number or named == names[: len(named)]
     ranks = RANKS.get(layer.op, ())
 
     def checked(call: Call, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -99,10 +100,10 @@ def _checked(entry: Op, layer: ir.Layer) -> Callable[..., tuple[np.ndarray, ...]
         for i, (array, rank) in enumerate(zip(arrays, ranks, strict=False)):
             if rank and array.ndim != rank:
                 raise ValueError(f"operand {i} has {array.ndim} dimensions instead of {rank}")
-        if any_number:
-            return as_tuple(entry.function(call, *arrays))
-        if len(arrays) > len(names):
+        if not any_number and len(arrays) > len(names):
             raise ValueError(f"{len(arrays)} operands, where {len(names)} have a meaning: {', '.join(names)}")
+        if in_order:
+            return as_tuple(entry.function(call, *arrays))
         return as_tuple(entry.function(call, **dict(zip(named, arrays, strict=True))))
 
     return checked
