@@ -8,8 +8,7 @@ import numpy as np
 
 from mlinspect import ir
 from mlinspect.errors import MlinspectError, ModelFormatError
-from mlinspect.execute.values import dequantize_array
-from mlinspect.kernels.quantize import dequantize_weights
+from mlinspect.execute.values import dequantize_array, real_weights
 
 
 class Constants(Mapping[int | str, np.ndarray]):
@@ -107,12 +106,5 @@ def real(tensor: ir.Tensor, model_format: str) -> np.ndarray:
     if q is None or not tensor.quantized:
         return values.astype(np.float32)
     if model_format == "mslite":
-        return dequantize_weights(
-            values,
-            q.scale,
-            q.zero_point,
-            axis=q.axis,
-            var_corr=q.extra.get("var_corr"),
-            mean_corr=q.extra.get("mean_corr"),
-        )
+        return real_weights(values, q)
     return dequantize_array(values, tensor)

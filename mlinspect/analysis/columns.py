@@ -201,7 +201,13 @@ COLUMNS["what_if"] = COLUMNS["plan"] = [
 
 def frame(table: str, columns: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """Lists by column, or rows -> DataFrame with the declared columns, the first the index if its meaning says so."""
-    declared = COLUMNS[table]
+    return declared_frame(COLUMNS[table], columns)
+
+
+def declared_frame(
+    declared: Sequence[Row], columns: Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
+) -> pd.DataFrame:
+    """:func:`frame` of any declaration of columns."""
     if not isinstance(columns, Mapping):
         columns = {name: [row.get(name) for row in columns] for name, _, _, _ in declared}
     made = {name: pd.Series(columns[name], dtype=dtype) for name, dtype, _, _ in declared}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-Row = tuple[str, str, str, str]
+from mlinspect.analysis.columns import Row, declared_frame
 
 _FIGURES: list[Row] = [
     ("sqnr_db", "float64", "dB", "signal / noise of real values; inf: the same; good above 40, bad below 20"),
@@ -95,7 +95,4 @@ COLUMNS: dict[str, list[Row]] = {
 
 def frame(table: str, rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Rows -> DataFrame with the declared columns in the declared dtypes; the first one an index where it says so."""
-    declared, rows = COLUMNS[table], list(rows)
-    made = {name: pd.Series([row.get(name) for row in rows], dtype=dtype) for name, dtype, _, _ in declared}
-    result = pd.DataFrame(made)
-    return result.set_index(declared[0][0]) if declared[0][3].startswith("index:") else result
+    return declared_frame(COLUMNS[table], list(rows))

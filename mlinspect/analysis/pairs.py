@@ -13,6 +13,7 @@ import pandas as pd
 from mlinspect import constants, ir
 from mlinspect.analysis.columns import frame
 from mlinspect.analysis.operands import Use, by_channel, matrix, matrix_shape, network_of, parameters_fit, role, uses
+from mlinspect.kernels.agreement import decibels, sqnr_db
 from mlinspect.macs import MACS
 
 _SKETCH = 2048  # numbers of a constant that its correlation with others is judged by
@@ -76,24 +77,6 @@ def compare_weights(a: Any, b: Any, by: str = "tensor") -> pd.DataFrame:
     taken = set(partner.values())
     rows += [_subject(None, one) | {"matched": "b only"} for j, one in enumerate(theirs) if j not in taken]
     return frame("weight_pairs" if by == "tensor" else "weight_pair_channels", rows)
-
-
-def sqnr(reference: np.ndarray, values: np.ndarray) -> float:
-    """Signal to quantisation noise ratio in dB: ``10 log10(sum reference^2 / sum (reference - values)^2)``.
-
-    Examples
-    --------
-    >>> round(sqnr(np.array([1.0, -1.0]), np.array([1.1, -0.9])), 6), sqnr(np.ones(3), np.ones(3))
-    (20.0, inf)
-    """
-    x, y = np.asarray(reference, np.float64), np.asarray(values, np.float64)
-    return float(decibel((x * x).sum(), ((x - y) ** 2).sum()))
-
-
-def decibel(signal: Any, noise: Any) -> np.ndarray:
-    """``10 log10(signal / noise)``; inf without noise."""
-    with np.errstate(all="ignore"):
-        return np.where(noise == 0, np.inf, 10 * np.log10(np.divide(signal, noise)))
 
 
 def real_constants(network: ir.Network) -> list[Constant]:
@@ -247,8 +230,8 @@ def _figures(a: Constant, b: Constant, format_a: str, format_b: str, each: bool)
             {
                 "channel": channel,
                 "elements": r.size,
-                "sqnr_db": float(decibel(signal, noise)),
-                "corrected_db": sqnr(reference, final),
+                "sqnr_db": decibels(float(signal), float(noise)),
+                "corrected_db": sqnr_db(reference, final),
                 "cosine": (r @ v) / np.sqrt(signal * power) if signal * power > 0 else np.nan,
                 "max_abs_error": np.abs(error).max(),
                 "bias": error.mean(),

@@ -13,7 +13,8 @@ import pandas as pd
 from mlinspect import ir
 from mlinspect.analysis.columns import frame
 from mlinspect.analysis.operands import is_weight, network_of
-from mlinspect.analysis.pairs import Constant, decibel, real_constants, real_matrix
+from mlinspect.analysis.pairs import Constant, real_constants, real_matrix
+from mlinspect.kernels.agreement import decibels
 
 CLIPS = ("minmax", "percentile", "mse")
 _PERCENT = 99.9  # share of the values that "percentile" keeps unclipped
@@ -161,7 +162,7 @@ def plan(
         frame("plan", rows),
         fixed + sum(o["bytes"] for o in best),
         budget_bytes,
-        float(decibel(1.0, noise)),
+        decibels(1.0, float(noise)),
         config(weights, [o["bits"] for o in best]),
     )
 
@@ -238,7 +239,7 @@ def _tried(matrix: np.ndarray, ways: Iterable[tuple[int, bool, str]], model_form
             "bits": width,
             "per_channel": each,
             "clip": how,
-            "sqnr_db": float(decibel(signal, noise)),
+            "sqnr_db": decibels(float(signal), float(noise)),
             "bytes": size,
             "clipped": outside / w.size,
         }

@@ -28,8 +28,8 @@ from mlinspect.execute import (  # noqa: F401 (they register operators)
 from mlinspect.execute.engine import Compute, as_tuple
 from mlinspect.execute.registry import OPS, Call, Op, find_op
 from mlinspect.execute.upgrade_mslite import upgraded
-from mlinspect.execute.values import dequantize_array, quantize_array
-from mlinspect.kernels.quantize import dequantize, dequantize_weights
+from mlinspect.execute.values import dequantize_array, quantize_array, real_weights
+from mlinspect.kernels.quantize import dequantize
 
 _DECIDING = frozenset("fbB?i")  # float32, int8, uint8, bool, int32 by their numpy characters
 _WEIGHT_QUANT = ("QUANT_WEIGHT", "WeightQuant")
@@ -160,7 +160,7 @@ def loader(network: ir.Network, mode: str) -> Callable[[ir.Tensor], np.ndarray]:
             return _real_bias(array, tensor, network, layer)
         beside_floats = layer is not None and position > 0 and network.tensors[layer.inputs[0]].dtype == "float32"
         if tensor.index in weights_only or (small and (mode == "float" or beside_floats)):
-            return _real_weights(array, tensor.quantization)
+            return real_weights(array, tensor.quantization)
         return array
 
     return load
@@ -174,11 +174,6 @@ def _strings(raw: np.ndarray, name: str) -> np.ndarray:
         raise ModelFormatError(f"constant {name} of {raw.size} bytes does not hold {count} strings")
     ends = numbers[1 : count + 2].tolist()
     return np.array([raw[a:b].tobytes() for a, b in pairwise(ends)], object)
-
-
-def _real_weights(array: np.ndarray, q: ir.Quantization) -> np.ndarray:
-    corrections = {"var_corr": q.extra.get("var_corr"), "mean_corr": q.extra.get("mean_corr")}
-    return dequantize_weights(array, q.scale, q.zero_point, axis=q.axis, **corrections)
 
 
 def _is_bias(layer: ir.Layer, position: int) -> bool:

@@ -53,6 +53,14 @@ def dequantize_array(array: np.ndarray, tensor: ir.Tensor) -> np.ndarray:
     return q.dequantize(array, quantization.scale, quantization.zero_point, quantization.axis)
 
 
+def real_weights(array: np.ndarray, quantization: ir.Quantization) -> np.ndarray:
+    """Real values of a quantised constant as MindSpore Lite's loader makes them, its corrections applied."""
+    corrections = {name: quantization.extra.get(name) for name in ("var_corr", "mean_corr")}
+    return q.dequantize_weights(
+        array, quantization.scale, quantization.zero_point, axis=quantization.axis, **corrections
+    )
+
+
 def quantize_array(values: np.ndarray, tensor: ir.Tensor) -> np.ndarray:
     """Stored numbers of real float32 values."""
     dtype, quantization = numpy_dtype(tensor), tensor.quantization

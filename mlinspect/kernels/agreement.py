@@ -136,13 +136,15 @@ def sqnr_db(reference: np.ndarray, other: np.ndarray) -> float:
 
 
 def decibels(signal: float, noise: float) -> float:
-    """Ratio of two powers in dB.
+    """Ratio of two powers in dB; NaN where one of them is not known.
 
     Examples
     --------
     >>> decibels(100.0, 1.0), decibels(0.0, 0.0), decibels(0.0, 1.0)
     (20.0, inf, -inf)
     """
+    if math.isnan(signal) or math.isnan(noise):
+        return math.nan
     if noise == 0:
         return math.inf
     return 10 * math.log10(signal / noise) if signal and math.isfinite(noise) else -math.inf

@@ -8,7 +8,8 @@ import mlinspect as mi
 from mlinspect import ir
 from mlinspect.analysis.columns import COLUMNS
 from mlinspect.analysis.operands import Use, by_channel, matrix
-from mlinspect.analysis.pairs import compare_weights, sqnr
+from mlinspect.analysis.pairs import compare_weights
+from mlinspect.kernels.agreement import sqnr_db
 
 
 def sample(name):
@@ -23,7 +24,7 @@ def test_face_model_against_its_quantised_pair(models):
     noisy = pairs[np.isfinite(pairs.sqnr_db)].sort_values("layer_a")
     assert noisy.name_a.str.split("/").str[0].tolist() == ["conv2", "conv3", "conv4", "fc5", "fc6"]
     assert noisy.sqnr_db.round(2).tolist() == [41.97, 41.76, 42.72, 41.46, 48.10]
-    want = [sqnr(a.dequantized[i], b.dequantized[j]) for i, j in zip(noisy.tensor_a, noisy.tensor_b, strict=True)]
+    want = [sqnr_db(a.dequantized[i], b.dequantized[j]) for i, j in zip(noisy.tensor_a, noisy.tensor_b, strict=True)]
     assert noisy.corrected_db.tolist() == pytest.approx(want)
     assert (noisy.corrected_db > noisy.sqnr_db).all()
 
@@ -50,9 +51,9 @@ def test_every_layer_of_the_digits_models_is_matched(first, second):
     for _, row in pairs.iterrows():
         x, y = a.dequantized[row.tensor_a], b.dequantized[row.tensor_b]
         assert row.name_a == row.name_b
-        assert row.corrected_db == pytest.approx(sqnr(x, y))
+        assert row.corrected_db == pytest.approx(sqnr_db(x, y))
         plain = by_hand(b.network.tensors[row.tensor_b])
-        assert row.sqnr_db == pytest.approx(sqnr(x, plain), rel=1e-4)
+        assert row.sqnr_db == pytest.approx(sqnr_db(x, plain), rel=1e-4)
         assert row.max_abs_error == pytest.approx(np.abs(x - plain).max(), rel=1e-3)
     assert pairs.sqnr_db.is_monotonic_increasing
 

@@ -9,8 +9,9 @@ import mlinspect as mi
 from mlinspect import ir
 from mlinspect.analysis import whatif as module
 from mlinspect.analysis.columns import COLUMNS
-from mlinspect.analysis.pairs import compare_weights, sqnr
+from mlinspect.analysis.pairs import compare_weights
 from mlinspect.analysis.whatif import PARAMETER_BYTES, plan, what_if
+from mlinspect.kernels.agreement import sqnr_db
 
 
 def digits():
@@ -61,7 +62,7 @@ def test_against_slow_rounding(fmt, each, bits):
     rows = w.astype(float) if each else w.astype(float).reshape(1, -1)
     symmetric = fmt == "armnn" and each
     want = np.array([by_hand(r, bits, symmetric, min(r.min(), 0), max(r.max(), 0)) for r in rows])
-    assert row.sqnr_db == pytest.approx(sqnr(rows, want))
+    assert row.sqnr_db == pytest.approx(sqnr_db(rows, want))
     assert row.bytes == -(-120 * bits // 8) + len(rows) * PARAMETER_BYTES[fmt]
     assert row.clipped == 0
 
@@ -83,7 +84,7 @@ def test_mse_finds_the_best_of_its_ratios():
     w = np.random.default_rng(3).standard_t(3, (1, 300)).astype(np.float32)
     found = what_if(network([w]), (4,), (False,), ("mse",)).sqnr_db[0]
     low, high = float(w.min()), float(w.max())
-    tried = [sqnr(w[0], by_hand(w[0].astype(float), 4, False, r * low, r * high)) for r in np.linspace(1, 0.3, 36)]
+    tried = [sqnr_db(w[0], by_hand(w[0].astype(float), 4, False, r * low, r * high)) for r in np.linspace(1, 0.3, 36)]
     assert found == pytest.approx(max(tried), abs=1e-6)
 
 
