@@ -23,6 +23,7 @@ ROOMS = {
     "macs": ["ir"],
     "phases": ["ir"],
     "tables": ["errors", "ir", "macs", "phases"],
+    "colours": [],
     "card": ["html", "ir", "macs"],
     "execute": ["errors", "html", "ir", "kernels"],
     "constants": ["errors", "execute", "ir", "kernels"],
@@ -32,11 +33,11 @@ ROOMS = {
     "reshape": ["formats", "ir"],
     "edit": ["constants", "errors", "execute", "formats", "infer", "ir", "reshape"],
     "extract": ["constants", "errors", "execute", "formats", "infer", "ir", "save"],
-    "analysis": ["constants", "errors", "execute", "ir", "kernels", "macs", "tables"],
+    "analysis": ["colours", "constants", "errors", "execute", "html", "ir", "kernels", "macs", "tables"],
     "plot": ["analysis", "constants", "errors", "execute", "ir", "macs", "tables"],
     "report": ["analysis", "card", "html", "plot", "tables"],
     "glossary": ["analysis", "tables"],
-    "styling": ["glossary"],
+    "styling": ["colours", "glossary"],
     "widgets": ["analysis", "card", "constants", "errors", "execute", "html", "ir", "kernels", "tables"],
 }
 ROOMS["model"] = [*ROOMS, "flatbuffer", "formats"]

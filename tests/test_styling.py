@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 import mlinspect as mi
-from mlinspect.styling import BAD, FAIR, GOOD, reading, style
+from mlinspect.colours import BAD, FAIR, GOOD, reading
+from mlinspect.styling import style
 
 
 def cells(frame, table=None):
@@ -67,6 +68,11 @@ def test_the_table_stays_as_it_is_and_gives_the_same_html_twice():
     before = frame.copy()
     assert style(frame).to_html() == style(frame).to_html()
     pd.testing.assert_frame_equal(frame, before)
+
+
+def test_small_numbers_keep_their_digits():
+    html = style(pd.DataFrame({"name_a": ["w"], "max_abs_error": [0.0000123456]}), "weight_pairs").to_html()
+    assert "1.235e-05" in html
 
 
 def test_unknown_columns_stay_plain():

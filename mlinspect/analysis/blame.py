@@ -13,6 +13,7 @@ import pandas as pd
 from mlinspect import ir
 from mlinspect.analysis.bridge import Bridge, Run
 from mlinspect.analysis.columns_runs import frame
+from mlinspect.analysis.findings import result
 from mlinspect.analysis.samples import Sample, portable, split, spread
 from mlinspect.errors import InputError
 from mlinspect.execute.ports import Inputs, output_names
@@ -130,7 +131,7 @@ def blame(
                 "samples": len(samples),
             }
         )
-    return frame("blame", rows)
+    return result("blame", frame("blame", rows))
 
 
 def _sum(parts: Sequence[Agreement]) -> Agreement:

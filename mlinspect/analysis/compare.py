@@ -13,6 +13,7 @@ import pandas as pd
 from mlinspect import ir
 from mlinspect.analysis.columns_runs import frame
 from mlinspect.analysis.dumps import Dump
+from mlinspect.analysis.findings import result
 from mlinspect.analysis.layouts import Layout, best_layout
 from mlinspect.analysis.match import Point, behind, match, unpaired
 from mlinspect.analysis.samples import Sample, feeds, split
@@ -231,7 +232,7 @@ def _table(a: Operand, b: Operand, pairs: list[Pair], threshold_db: float | None
         row["first"] = row is first
     # NaN, where there is nothing to compare, goes to the end
     everything.sort(key=lambda row: (np.isnan(row["sqnr_db"]) and not row["divergent"], row["sqnr_db"], row["order"]))
-    return frame("compare", everything)
+    return result("compare", frame("compare", everything))
 
 
 def _order(network: ir.Network) -> dict[int | None, int]:

@@ -7,6 +7,7 @@ import pandas as pd
 
 from mlinspect.analysis import lint_graph, lint_rules  # noqa: F401 (they register the rules)
 from mlinspect.analysis.columns import frame
+from mlinspect.analysis.findings import result
 from mlinspect.analysis.operands import network_of
 from mlinspect.analysis.rule import RULES, SEVERITIES, Look
 
@@ -51,7 +52,7 @@ def lint(model: Any, rules: Iterable[str] | None = None) -> pd.DataFrame:
     rows.sort(key=lambda row: (SEVERITIES.index(row["severity"]), order.get(row["layer"], -1)))
     table = frame("lint", rows)
     table["severity"] = pd.Categorical(table.severity.astype(str), SEVERITIES, ordered=False)
-    return table
+    return result("lint", table)
 
 
 def rules() -> pd.DataFrame:

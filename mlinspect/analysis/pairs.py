@@ -12,6 +12,7 @@ import pandas as pd
 
 from mlinspect import constants, ir
 from mlinspect.analysis.columns import frame
+from mlinspect.analysis.findings import result
 from mlinspect.analysis.operands import Use, by_channel, matrix, matrix_shape, network_of, parameters_fit, role, uses
 from mlinspect.kernels.agreement import decibels, sqnr_db
 from mlinspect.macs import MACS
@@ -76,7 +77,8 @@ def compare_weights(a: Any, b: Any, by: str = "tensor") -> pd.DataFrame:
     rows += [_subject(one, None) | {"matched": "a only"} for i, one in enumerate(ours) if i not in partner]
     taken = set(partner.values())
     rows += [_subject(None, one) | {"matched": "b only"} for j, one in enumerate(theirs) if j not in taken]
-    return frame("weight_pairs" if by == "tensor" else "weight_pair_channels", rows)
+    table = "weight_pairs" if by == "tensor" else "weight_pair_channels"
+    return result(table, frame(table, rows))
 
 
 def real_constants(network: ir.Network) -> list[Constant]:
