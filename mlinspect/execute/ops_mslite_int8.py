@@ -27,6 +27,7 @@ from mlinspect.kernels import int8, int8_move, int8_reduce, int8_unary, matmul
 from mlinspect.kernels.int8 import Affine
 
 on_int8 = partial(op, "mslite:int8")
+_F = np.float32
 
 
 def affine(tensor: ir.Tensor) -> Affine:
@@ -97,22 +98,17 @@ def operands(
 
     As float32 numbers where even the largest sum is exact in them, which saves BLAS the conversions; else as integers.
     """
-    q, filters = source(call), centred_weights(call, weights)
-    kept = call.memo.get("exact")
-    if kept is None or kept[0] is not filters or kept[1] is not bias:
+    q, kept = source(call), call.memo.get("exact")
+    if kept is None or kept[0] is not weights or kept[1] is not bias:
+        filters = centred_weights(call, weights)
         largest = np.abs(filters, dtype=np.int64).sum(depth_axes) * max(128 + q.zero_point, 127 - q.zero_point)
         reach = int(largest.max(initial=0)) + (
             int(np.abs(bias, dtype=np.int64).max(initial=0)) if bias is not None else 0
         )
-        real = (
-            None
-            if reach >= 1 << 24
-            else (filters.astype(np.float32), None if bias is None else bias.astype(np.float32))
-        )
-        kept = call.memo["exact"] = (filters, bias, real)
-    if kept[2] is None:
-        return centred(x, q), filters, bias
-    return np.subtract(x, q.zero_point, dtype=np.float32), *kept[2]
+        whole = reach >= 1 << 24
+        numbers = (filters, bias) if whole else (filters.astype(_F), None if bias is None else bias.astype(_F))
+        kept = call.memo["exact"] = (weights, bias, whole, numbers)
+    return centred(x, q) if kept[2] else np.subtract(x, q.zero_point, dtype=_F), *kept[3]
 
 
 def finished(call: Call, sums: np.ndarray) -> np.ndarray:

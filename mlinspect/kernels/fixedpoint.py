@@ -10,7 +10,8 @@ from collections.abc import Callable
 import numpy as np
 
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
-_BLOCK = 1 << 15  # elements that stay in the cache from pass to pass
+_BLOCK = 1 << 16  # elements that stay in the cache from pass to pass
+_MANY = 1 << 11  # elements for which passes cost more than calls
 
 
 def quantize_multiplier(factor: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -138,9 +139,10 @@ def requantize(
 
     Notes
     -----
-    With sums below 2**22 every product fits a float64 exactly, and floor and multiplication there are many times
-    faster than int64 shifts. Larger sums saturate, whatever the last bit of their product, unless the factor is so
-    small that they do not; those go through int64.
+    Small factors, as networks have them, need one multiplication in float32: only the few products that come near a
+    half, where the two roundings could tell, are rounded twice. Other factors take both roundings in float64, which
+    holds every product of sums below 2**22 exactly. Larger sums saturate, whatever the last bit of their product,
+    unless the factor is so small that they do not; those go through int64.
 
     Examples
     --------
@@ -162,51 +164,63 @@ def requantizer(
     """
     multiplier, exponent = quantize_multiplier(factor)
     exponent = np.maximum(exponent, -31)  # no int32 is shifted by more
-    small = exponent.min() >= -12
-    limit = min(1 << 31 if small else 1 << 22, 1 << max(0, 31 - int(exponent.max())))
-    first = multiplier * 2.0 ** (np.maximum(exponent, 0) - 31)
-    second = 2.0 ** np.minimum(exponent, 0)
-    offset = np.full(first.shape, zero_point + 128.5)  # into uint8, whose cast then is the floor of rounding
-    one_step = bool(small and low >= zero_point)
-    if one_step:  # negative sums end at `low` anyway; for the others both roundings are one
-        first, offset = first * second, offset + np.where(exponent < 0, second / 2, 0.0)
-    else:
-        second = second * (1 + 2.0**-40)  # moves halves, and only those, away from zero
-    each = first.size > 1
-    tiles: dict[tuple[int, ...], list[np.ndarray]] = {}
+    limit = 1 << min(31 if exponent.min() >= -12 else 22, max(0, 31 - int(exponent.max())))
+    first, second = multiplier * 2.0 ** (np.maximum(exponent, 0) - 31), 2.0 ** np.minimum(exponent, 0)
+    # the first rounding moves a product by half a unit of the second; what float32 adds is less than the rest
+    margin = 0.5 * float(second.max()) + 2e-4
+    quick, each = margin < 0.02 and abs(zero_point) <= 128, multiplier.size > 1
+    near = (first * second).astype(np.float32)
+    tiles: dict[tuple[int, ...], np.ndarray] = {}
+
+    def twice_rounded(sums: np.ndarray, channel: np.ndarray | slice) -> np.ndarray:
+        many, power, a, b = (p[channel] if each else p for p in (multiplier, exponent, first, second))
+        if limit < 1 << 31 and sums.size and max(int(sums.max()), -int(sums.min())) >= limit:
+            return multiply(sums, many, power)
+        whole = np.multiply(sums, a, dtype=np.float64)
+        whole += 0.5
+        np.floor(whole, out=whole)
+        whole *= b
+        return np.trunc(whole + np.copysign(0.5, whole))  # exact: what is added to has few digits
 
     def run(accumulator: np.ndarray) -> np.ndarray:
-        if not accumulator.size:
-            return np.empty(accumulator.shape, np.int8)
-        if limit < 1 << 31 and max(int(accumulator.max()), -int(accumulator.min())) >= limit:
-            return np.clip(multiply(accumulator, multiplier, exponent) + zero_point, low, high).astype(np.int8)
         channels = accumulator.shape[-1] if each else 1
-        rows = accumulator.reshape(-1, channels) if channels > 1 else accumulator.reshape(-1)
+        rows = accumulator.reshape(-1, channels) if each else accumulator.reshape(-1)
         step = max(1, _BLOCK // channels)
-        tile = (min(step, len(rows)), channels)[: rows.ndim]
-        if tile not in tiles:
-            tiles[tile] = [
-                np.ascontiguousarray(np.broadcast_to(v, tile)) if channels > 1 else v for v in (first, second, offset)
-            ]
-        work = np.empty(tile)
-        out = np.empty(rows.shape, np.uint8)
+        tile = (min(step, len(rows)), channels)
+        if each and tile not in tiles:
+            tiles[tile] = np.ascontiguousarray(np.broadcast_to(near, tile))
+        out = np.empty(rows.shape, np.int8)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
-            n = len(part)
-            a, b, c = (v[:n] if channels > 1 else v for v in tiles[tile])
-            w = work[:n]
-            np.multiply(part, a, out=w)
-            if not one_step:
-                w += 0.5
-                np.floor(w, out=w)
-                w *= b
-            w += c
-            np.clip(w, low + 128, high + 128.5, out=w)
-            out[start : start + n] = w
-        out ^= 128
-        return out.view(np.int8).reshape(accumulator.shape)
+            if quick and part.size >= _MANY:
+                products = np.multiply(part, tiles[tile][: len(part)] if each else near, dtype=np.float32)
+                whole, unsure = nearest(products, margin)
+                if unsure.size:
+                    whole.reshape(-1)[unsure] = twice_rounded(part.reshape(-1)[unsure], unsure % channels)
+            else:
+                whole = twice_rounded(part, slice(None))
+            whole += zero_point
+            np.clip(whole, low, high, out=whole)
+            np.copyto(out[start : start + step], whole, casting="unsafe")
+        return out.reshape(accumulator.shape)
 
     return run
+
+
+def nearest(x: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
+    """Nearest whole numbers, and the places (in the flattened array) of those within ``margin`` of a half.
+
+    Overwrites ``x``.
+
+    Examples
+    --------
+    >>> nearest(np.float32([1.2, 2.499, -0.7]), 0.01)
+    (array([ 1.,  2., -1.], dtype=float32), array([1]))
+    """
+    whole = np.rint(x)
+    x -= whole
+    np.abs(x, out=x)
+    return whole, np.flatnonzero(x > 0.5 - margin)
 
 
 # ---- functions on Q0.31 numbers, for softmax and division ------------------------------------------------------------

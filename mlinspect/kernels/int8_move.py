@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mlinspect.kernels.fixedpoint import high_multiply, quantize_multiplier, round_half_away, rounding_shift, wrap32
+from mlinspect.kernels.fixedpoint import (
+    high_multiply,
+    nearest,
+    quantize_multiplier,
+    round_half_away,
+    rounding_shift,
+    wrap32,
+)
 from mlinspect.kernels.int8 import VALUES, Affine, clamped, fused, rounded, to_int32
 from mlinspect.kernels.quantize import lookup
 
@@ -108,19 +115,30 @@ def quantize_int8(x: np.ndarray, q: Affine, from_uint8: bool = False) -> np.ndar
     array([ -93,   -1, -128], dtype=int8)
     """
     bias = 128 if from_uint8 else 0
-    x = np.asarray(x, _F)
+    x, inverse, shift = np.asarray(x, _F), _F(1) / _F(q.scale), _F(q.zero_point + bias)
     with np.errstate(all="ignore"):
-        w = fused(x, _F(1) / _F(q.scale), _F(q.zero_point + bias))
-        far = w >= 2.0**31
-        if far.any():
-            w[far & (x < np.inf)] = -np.inf
-        w += np.copysign(_HALF, w)
+        w = x * inverse
+        if abs(q.zero_point) > 128 or not w.max(initial=0) < 1e9:  # far out, or NaN
+            return _quantize_fused(x, inverse, shift, bias)
+        w += shift
+        whole, unsure = nearest(w, 1e-4)  # of float32 sums up to 512, as others saturate
+    np.clip(whole, bias - 128, bias + 127, out=whole)
     if bias:
-        np.trunc(w, out=w)
-        w -= bias
-    np.fmax(w, -128, out=w)
-    np.minimum(w, 127, out=w)
-    return w.astype(np.int8)
+        whole -= bias
+    stored = whole.astype(np.int8)
+    if unsure.size:
+        stored.reshape(-1)[unsure] = _quantize_fused(x.reshape(-1)[unsure], inverse, shift, bias)
+    return stored
+
+
+def _quantize_fused(x: np.ndarray, inverse: np.float32, shift: np.float32, bias: int) -> np.ndarray:
+    """The formula of :func:`quantize_int8` word by word."""
+    with np.errstate(all="ignore"):
+        w = fused(x, inverse, shift)
+        w[(w >= 2.0**31) & (x < np.inf)] = -np.inf
+        w += np.copysign(_HALF, w)
+    w = np.trunc(w) - bias
+    return np.minimum(np.fmax(w, -128), 127).astype(np.int8)
 
 
 def quantize_uint8(x: np.ndarray, q: Affine) -> np.ndarray:

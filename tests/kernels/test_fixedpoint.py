@@ -90,8 +90,10 @@ def sums_near_ties(factor):
 
 @pytest.mark.parametrize("factors", [(0.0037,), (0.0037, 0.25, 1.5), (2.0**-9, 0.03), (1e-5, 0.004), (3.0,), (0.0,)])
 @pytest.mark.parametrize(("low", "high"), [(-128, 127), (-11, 127), (-11, 60)])
-def test_requantize(factors, low, high):
-    """Ties and their neighbours; each way through the function is met: one step, two steps, int64."""
+@pytest.mark.parametrize("many", [1, 1 << 20])
+def test_requantize(factors, low, high, many, monkeypatch):
+    """Ties and their neighbours; each way through the function is met: float32, float64, int64."""
+    monkeypatch.setattr(fp, "_MANY", many)
     near = [sums_near_ties(f) if f else np.arange(1800) for f in factors]
     large = np.random.default_rng(1).integers(-(1 << 28), 1 << 28, (50, len(factors)))
     for sums in (np.stack(near, -1), np.concatenate([np.stack(near, -1), large])):
@@ -106,6 +108,7 @@ def test_requantize(factors, low, high):
 
 def test_requantize_by_one_factor_and_in_blocks(monkeypatch):
     monkeypatch.setattr(fp, "_BLOCK", 64)
+    monkeypatch.setattr(fp, "_MANY", 50)
     sums = np.random.default_rng(2).integers(-90000, 90000, (3, 7, 11), np.int32)
     want = [min(max(c_multiply(int(v), 0.0011) + 5, -128), 127) for v in sums.ravel()]
     assert np.array_equal(fp.requantize(sums, 0.0011, 5).ravel(), want)

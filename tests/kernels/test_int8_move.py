@@ -69,6 +69,18 @@ def test_quantize_does_not_round_up_the_float_below_a_half():
     assert int8_move.quantize_int8(below, Affine(1, 0)).tolist() == [0, 1, 2, 0, 64]
 
 
+@pytest.mark.parametrize("from_uint8", [False, True])
+@pytest.mark.parametrize("q", [Affine(0.037, -3), Affine(0.25, 100), Affine(3e-5, 127), Affine(0.01, 900)])
+def test_quantize_near_halves(q, from_uint8):
+    """What a product in float32 cannot decide is rounded as one fused multiplication and addition would."""
+    inverse, shift = np.float32(1) / np.float32(q.scale), q.zero_point + 128 * from_uint8
+    at = ((np.arange(-300, 300) + 0.5) / np.float64(inverse)).astype(np.float32)
+    x = np.concatenate([at, np.nextafter(at, np.float32(np.inf)), np.nextafter(at, np.float32(-np.inf))])
+    exact = (x.astype(np.float64) * inverse + shift).astype(np.float32).astype(np.float64)
+    want = np.trunc(exact + np.copysign(0.5, exact)) - 128 * from_uint8
+    assert np.array_equal(int8_move.quantize_int8(x, q, from_uint8), np.clip(want, -128, 127))
+
+
 def test_dequantize():
     x = np.arange(-6, 6).reshape(2, 3, 2).astype(np.int8)
     assert int8_move.dequantize_int8(x, 0.5, -3).tolist() == ((x + 3.0) * 0.5).tolist()
