@@ -14,7 +14,7 @@ from mlinspect import ir
 from mlinspect.analysis.bridge import Bridge, Run
 from mlinspect.analysis.columns_runs import frame
 from mlinspect.analysis.findings import result
-from mlinspect.analysis.samples import Sample, portable, split, spread
+from mlinspect.analysis.samples import Sample, portable, samples_for, spread
 from mlinspect.errors import InputError
 from mlinspect.execute.ports import Inputs, output_names
 from mlinspect.execute.programs import MODES, Programs
@@ -53,9 +53,7 @@ def _setup(model: Any, reference: Any, inputs: Any, shares: bool) -> tuple[_Setu
             raise InputError(f"{one!r} is no model: open it with mlinspect.open first")
     if not is_quantized(model.network) and is_quantized(reference.network):
         raise InputError("the first model is not quantised and the second is: blame(quantized, reference, inputs)")
-    samples = split(model.network, inputs)
-    if not samples:
-        raise InputError("no inputs were given")
+    samples = samples_for([(model.network, "vendor"), (reference.network, mode)], inputs, depth=2)
     a, b = (Programs(one.network).network for one in (model, reference))  # as the runtimes see them
     return _Setup(a, b, ("vendor", mode), samples[0], shares), samples
 

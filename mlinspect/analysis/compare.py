@@ -16,7 +16,7 @@ from mlinspect.analysis.dumps import Dump
 from mlinspect.analysis.findings import result
 from mlinspect.analysis.layouts import Layout, best_layout
 from mlinspect.analysis.match import Point, behind, match, unpaired
-from mlinspect.analysis.samples import Sample, feeds, split
+from mlinspect.analysis.samples import Sample, feeds, samples_for
 from mlinspect.errors import InputError, MlinspectError
 from mlinspect.execute.conditions import real_values
 from mlinspect.execute.engine import advance
@@ -86,9 +86,9 @@ def compare(
     a, b : Model, Trace or Dump
         `a` is what `b` is measured against. `b` may also be ``"float"`` or ``"vendor"``: model `a` in that mode.
     inputs : array, mapping, sequence, optional
-        As for ``model.run``, as real values where that is simpler: each model gets them in its own layout and type.
-        Several samples (more along the first axis than the model takes, or a sequence) count together. Not needed
-        between traces and dumps.
+        As for ``model.run``, stored numbers or real values, in the layout of either model: each gets them in its own
+        layout and type. Several samples (more along the first axis than the model takes, or a sequence) count
+        together. Not needed between traces and dumps.
     modes : pair of {"vendor", "float"}
         How models are run.
     threshold_db : float, optional
@@ -106,6 +106,11 @@ def compare(
     InputError
         Nothing to run on, or an input that does not fit.
 
+    Warns
+    -----
+    UserWarning
+        More than 1 % of an input's values lie outside the range that a model's quantised input can hold.
+
     Examples
     --------
     >>> import mlinspect as mi
@@ -120,9 +125,7 @@ def compare(
     points = match(one.network, other.network)
     samples: list[Sample] = [{}]
     if one.runs is not None or other.runs is not None:
-        if inputs is None:
-            raise InputError("a model has to be run: give inputs")
-        samples = split((one if one.runs is not None else other).network, inputs)
+        samples = samples_of(one, other, inputs)
     pairs = [Pair(one, other, point) for point in points]
     for sample in samples:
         got_a, failed_a = one.run(sample, [point.a for point in points])
@@ -131,6 +134,13 @@ def compare(
             pair.failed = pair.failed or failed_a.get(pair.point.a) or failed_b.get(pair.point.b) or ""
             pair.add(got_a.get(pair.point.a), got_b.get(pair.point.b))
     return _table(one, other, pairs, threshold_db)
+
+
+def samples_of(one: Operand, other: Operand, inputs: Inputs | Sequence[Any] | None) -> list[Sample]:
+    """What the models among two operands are to be run on."""
+    if inputs is None:
+        raise InputError("a model has to be run: give inputs")
+    return samples_for([(side.network, side.mode) for side in (one, other) if side.runs is not None], inputs, depth=2)
 
 
 def operands(a: Any, b: Any, modes: tuple[str, str]) -> tuple[Operand, Operand]:

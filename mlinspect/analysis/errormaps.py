@@ -10,10 +10,10 @@ import pandas as pd
 
 from mlinspect import ir
 from mlinspect.analysis.columns_runs import frame
-from mlinspect.analysis.compare import Operand, compare, operands
+from mlinspect.analysis.compare import Operand, compare, operands, samples_of
 from mlinspect.analysis.layouts import best_layout
 from mlinspect.analysis.match import Point, match
-from mlinspect.analysis.samples import Sample, split
+from mlinspect.analysis.samples import Sample
 from mlinspect.errors import InputError
 from mlinspect.execute.conditions import real_values
 from mlinspect.execute.ports import Inputs, output_names
@@ -175,7 +175,7 @@ def margins(
     tensors = [side.network.graphs[0].outputs[position].tensor for side in (one, other)]
     steps = [_step(side, tensor) for side, tensor in zip((one, other), tensors, strict=True)]
     rows = []
-    for number, sample in enumerate(split(one.network, inputs)):
+    for number, sample in enumerate(samples_of(one, other, inputs)):
         scores = []
         for side, tensor in zip((one, other), tensors, strict=True):
             values, _ = side.run(sample, [tensor])
@@ -218,9 +218,7 @@ def _values(
     point = _point(one.network, match(one.network, other.network), layer)
     samples: list[Sample] = [{}]
     if one.runs is not None or other.runs is not None:
-        if inputs is None:
-            raise InputError("a model has to be run: give inputs")
-        samples = split((one if one.runs is not None else other).network, inputs)
+        samples = samples_of(one, other, inputs)
     last: Callable[[np.ndarray], np.ndarray] = _channels_last(one.network, point.a)
     for sample in samples:
         sides = []

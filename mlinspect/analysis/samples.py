@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -12,24 +14,27 @@ from tqdm.auto import tqdm
 
 from mlinspect import ir
 from mlinspect.analysis.layouts import layouts
+from mlinspect.analysis.operands import grid
 from mlinspect.errors import InputError
-from mlinspect.execute.conditions import real_values
 from mlinspect.execute.ports import Inputs, bind_inputs
 from mlinspect.execute.values import numpy_dtype
 
 Sample = dict[int, np.ndarray]  # by position of the input
 Answer = TypeVar("Answer")
+MOST_CLIPPED = 0.01  # share of an input's values that may lie outside its range without a warning
 
 
-def split(network: ir.Network, inputs: Inputs | Sequence[Any]) -> list[Sample]:
+def split(network: ir.Network, inputs: Inputs | Sequence[Any], *others: ir.Network) -> list[Sample]:
     """Inputs -> samples, one a run.
 
     Parameters
     ----------
     network : ir.Network
     inputs : array, mapping, sequence
-        What ``model.run`` takes. An array that holds more along its first axis than the model takes at once is several
-        samples, as is a sequence of what ``model.run`` takes.
+        What ``model.run(..., quantize=True)`` takes. An array that holds more along its first axis than the model takes
+        at once is several samples, as is a sequence of what ``model.run`` takes.
+    *others : ir.Network
+        Networks that take the same: the arrays may be in the layout and type of one of them instead.
 
     Returns
     -------
@@ -41,29 +46,40 @@ def split(network: ir.Network, inputs: Inputs | Sequence[Any]) -> list[Sample]:
     InputError
         The arrays are not those that the model takes.
     """
+    try:
+        return _split(network, inputs)
+    except InputError:
+        for other in others:
+            with suppress(InputError):
+                return _split(other, inputs)
+        raise
+
+
+def _split(network: ir.Network, inputs: Any) -> list[Sample]:
     ports = network.graphs[0].inputs
-    if isinstance(inputs, Sequence) and not isinstance(inputs, np.ndarray):
-        nested = inputs and isinstance(inputs[0], Mapping | Sequence) and not isinstance(inputs[0], str | np.ndarray)
+    if hasattr(inputs, "__array__"):
+        inputs = {0: np.asarray(inputs)}
+    elif isinstance(inputs, Sequence) and not isinstance(inputs, str | bytes):
+        nested = inputs and isinstance(inputs[0], Mapping | Sequence) and not isinstance(inputs[0], str)
         if nested or len(inputs) != len(ports):
-            return [sample for one in inputs for sample in split(network, one)]
+            return [sample for one in inputs for sample in _split(network, one)]
         inputs = dict(enumerate(inputs))
-    elif isinstance(inputs, np.ndarray):
-        inputs = {0: inputs}
-    names = [port.name for port in ports]
-    given: Sample = {}
-    for key, value in inputs.items():
-        position = names.index(key) if key in names else key
-        if not isinstance(position, int) or not 0 <= position < len(ports):
-            raise InputError(f"the model has no input {key!r}; it takes {', '.join(map(repr, names))}")
-        tensor = network.tensors[ports[position].tensor]
-        array = np.asarray(value)
-        given[position] = real_values(array, tensor) if array.dtype == numpy_dtype(tensor) else array
-    counts = {_count(network.tensors[ports[i].tensor], array) for i, array in given.items()} - {0}
+    if not isinstance(inputs, Mapping):
+        raise InputError(f"inputs are arrays, by name or in order, not {type(inputs).__name__}: see Model.run")
+    given = {key: np.asarray(value) for key, value in inputs.items()}
+    given = {key: array.astype(np.float32) if array.dtype == np.float64 else array for key, array in given.items()}
+    tensors = [network.tensors[port.tensor] for port in ports]
+    named = {port.name: tensor for port, tensor in zip(ports, tensors, strict=True)} | dict(enumerate(tensors))
+    counts = {_count(named[key], array) for key, array in given.items() if key in named} - {0}
     if len(counts) > 1:
         raise InputError(f"the arrays hold different numbers of samples: {sorted(counts)}")
     count = counts.pop() if counts else 1
-    parts = {i: np.split(array, count) if count > 1 else [array] for i, array in given.items()}
-    return [{i: part[k] for i, part in parts.items()} for k in range(count)]
+    parts = {key: _parts(array, count) for key, array in given.items()}
+    samples = []
+    for k in range(count):
+        bound = bind_inputs(network, {key: part[k] for key, part in parts.items()}, "float", quantize=True)
+        samples.append({i: bound[tensor.index] for i, tensor in enumerate(tensors) if tensor.index in bound})
+    return samples
 
 
 def _count(tensor: ir.Tensor, array: np.ndarray) -> int:
@@ -72,6 +88,57 @@ def _count(tensor: ir.Tensor, array: np.ndarray) -> int:
     if not shape or array.ndim != len(shape) or shape[0] < 1 or array.shape[0] % shape[0]:
         return 0 if shape is None else 1
     return array.shape[0] // shape[0]
+
+
+def _parts(array: np.ndarray, count: int) -> list[np.ndarray]:
+    """One piece a sample; what cannot be cut goes to all of them."""
+    return np.split(array, count) if array.ndim and len(array) % count == 0 else [array] * count
+
+
+def samples_for(
+    sides: Sequence[tuple[ir.Network, str]], inputs: Inputs | Sequence[Any], depth: int = 1
+) -> list[Sample]:
+    """The samples for networks that run in some modes; warns of inputs that the first steps of a run clip.
+
+    Parameters
+    ----------
+    sides : sequence of (ir.Network, {"vendor", "float"})
+    inputs : array, mapping, sequence
+        In the layout and type of one of the networks, the first where it fits several.
+    depth : int
+        How many calls of ours lie between this one and the user's.
+
+    Raises
+    ------
+    InputError
+        The arrays fit none of the networks, or there are none.
+    """
+    samples = split(sides[0][0], inputs, *(network for network, _ in sides[1:]))
+    if not samples:
+        raise InputError("no inputs were given")
+    warned = [text for network, mode in sides if mode != "float" for text in _clipped(network, samples)]
+    for text in dict.fromkeys(warned):
+        warnings.warn(text, stacklevel=2 + depth)
+    return samples
+
+
+def _clipped(network: ir.Network, samples: Sequence[Sample]) -> Iterator[str]:
+    """Of each quantised input with too many values outside the range of its scale, how many, and the range."""
+    for position, port in enumerate(network.graphs[0].inputs):
+        tensor = network.tensors[port.tensor]
+        q, limits = tensor.quantization, grid(tensor)
+        if q is None or limits is None or q.axis is not None or len(q.scale) != 1:
+            continue
+        low, high = ((limit - int(q.zero_point[0])) * float(q.scale[0]) for limit in limits)
+        arrays = [sample[position] for sample in samples if position in sample]
+        step = float(q.scale[0]) / 2
+        outside = sum(np.count_nonzero((array < low - step) | (array > high + step)) for array in arrays)
+        share = outside / max(1, sum(array.size for array in arrays))
+        if share > MOST_CLIPPED:
+            yield (
+                f"{share:.1%} of the values of input {port.name!r} are clipped: its scale can hold {low:.4g} to "
+                f"{high:.4g}. Are they scaled as they were when the model was quantised?"
+            )
 
 
 def feeds(network: ir.Network, sample: Sample, mode: str) -> dict[int, np.ndarray]:
@@ -84,7 +151,9 @@ def feeds(network: ir.Network, sample: Sample, mode: str) -> dict[int, np.ndarra
         if tensor.shape is not None and array.shape != tensor.shape and min(tensor.shape, default=0) > 0:
             found = layouts(array.shape, tensor.shape)
             array = found[0].apply(array) if found else array
-        dtype = np.dtype(np.float32) if tensor.quantized else numpy_dtype(tensor)
+        # MindSpore Lite takes float32 for float16
+        real = tensor.quantized or (network.format == "mslite" and tensor.dtype == "float16")
+        dtype = np.dtype(np.float32) if real else numpy_dtype(tensor)
         ready[position] = array.astype(dtype) if array.dtype != dtype and dtype.kind in "iuf" else array
     return bind_inputs(network, ready, mode, quantize=True)
 
