@@ -1,4 +1,4 @@
-"""mlinspect: open Arm NN and MindSpore Lite models, look at them in pandas, run them in numpy.
+"""Open Arm NN and MindSpore Lite models, look at them in pandas, run them in numpy.
 
 >>> import mlinspect as mi
 >>> model = mi.open(mi.samples.path("digits_cnn_int8.ms"))
@@ -14,7 +14,7 @@ Open
     model.summary()               the card's facts as a dict
 
 Look: pandas tables
-    model.layers, .tensors        one row a layer, one row a tensor (constants and activations)
+    model.layers, .tensors        one row per layer, one row per tensor (constants and activations)
     model.quant                   scale, zero point and range of every tensor and channel
     model.inputs, .outputs        what the model takes and gives
     model.edges, .attrs           connections between layers, attributes of layers
@@ -33,13 +33,13 @@ Compare: which layer is to blame
     mi.blame(model, reference, inputs)
                                   each layer's own error apart from the error it inherits
     mi.sensitivity(model, inputs, labels)
-                                  what the accuracy gains when one layer is computed in float
-    mi.read_dump(path)            what a device wrote down of its run
+                                  the accuracy gained when one layer is computed in float
+    mi.read_dump(path)            the values that a device recorded of its run
 
 Quantisation
     mi.compare_weights(a, b)      weights of two models, worst first
     mi.what_if(model)             other bit widths, per channel or per tensor, other ways to clip
-    mi.plan(model, budget_bytes)  the bit widths that lose least within a budget
+    mi.plan(model, budget_bytes)  the bit widths that lose the least accuracy within a budget
 
 Cost and lint
     model.cost()                  multiply-adds, bytes and activation memory of every layer
@@ -58,7 +58,7 @@ Change and save: each gives a new model
     model.extract(inputs, outputs)
                                   the part between some tensors
     model.save(path)              write the file
-    mi.build                      models from nothing: mi.build.armnn(), mi.build.mslite()
+    mi.build                      build a model from scratch: mi.build.armnn(), mi.build.mslite()
     model.network                 the model as plain data
 
 Extend
@@ -66,7 +66,7 @@ Extend
     mi.quirks(format)             where a vendor's runtime departs from the definitions of its operators
     mi.open(file, schema=...)     a vendor's fork of a format
 
-Errors: mi.MlinspectError, and its kinds
+Errors: all are of the kind mi.MlinspectError
     mi.ModelFormatError           the file is no such model, or damaged: at which byte, in which field
     mi.InputError                 what was passed to a method is not what the model wants
     mi.UnsupportedError           the model is sound, but a layer has no arithmetic here
