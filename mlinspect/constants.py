@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.errors import MlinspectError, ModelFormatError
+from mlinspect.errors import MlinspectError, ModelFormatError, near
 from mlinspect.execute.values import dequantize_array, real_weights
 
 
@@ -64,8 +64,8 @@ def find_tensor(network: ir.Network, key: int | str) -> ir.Tensor:
         if found:
             ids = ", ".join(str(tensor.index) for tensor in found)
             raise KeyError(f"{len(found)} tensors are called {key!r}: use one of the ids {ids}")
-        near = [tensor.name for tensor in network.tensors.values() if key.lower() in tensor.name.lower()][:5]
-        raise KeyError(f"no tensor is called {key!r}" + (f"; near are {', '.join(near)}" if near else ""))
+        hint = near(key, (tensor.name for tensor in network.tensors.values()))
+        raise KeyError(f"no tensor is called {key!r}{hint}")
     if key not in network.tensors:
         raise KeyError(f"no tensor has the id {key!r}")
     return network.tensors[int(key)]

@@ -1,5 +1,8 @@
 """The errors that mlinspect raises on purpose; each says what was wrong, where, and what to do."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class MlinspectError(Exception):
     """Base of every error that mlinspect raises on purpose."""
@@ -54,4 +57,26 @@ class ExecutionError(MlinspectError, RuntimeError):
 
 
 class InputError(MlinspectError, ValueError):
-    """What was passed to ``run`` or ``trace`` is not what the model wants."""
+    """What was passed to a method is not what the model wants."""
+
+
+def near(name: object, names: Iterable[str]) -> str:
+    """The end of a message about a name that is not there: those that are spelt alike, or ``""``.
+
+    Examples
+    --------
+    >>> near("conv_1", ["conv1", "conv2", "pool"])
+    "; did you mean 'conv1' or 'conv2'?"
+    >>> near("softmax", ["/head/Softmax", "/Add"])
+    "; did you mean '/head/Softmax'?"
+    """
+    if not isinstance(name, str) or not 0 < len(name) < _LONG:
+        return ""
+    known = {other.lower(): other for other in reversed(list(names)) if other and len(other) < _LONG}
+    found = get_close_matches(name.lower(), known)
+    if not found and len(name) > 2:
+        found = [other for other in known if name.lower() in other][:3]
+    return f"; did you mean {' or '.join(repr(known[other]) for other in found)}?" if found else ""
+
+
+_LONG = 200  # to compare longer names takes too long

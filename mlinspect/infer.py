@@ -12,7 +12,7 @@ import numpy as np
 from mlinspect import ir
 from mlinspect.errors import InputError, MlinspectError, UnsupportedError
 from mlinspect.execute.engine import execute
-from mlinspect.execute.programs import Programs
+from mlinspect.execute.programs import Programs, references
 from mlinspect.execute.values import numpy_dtype
 from mlinspect.formats.packing import VENDOR_DTYPES
 
@@ -44,7 +44,7 @@ def inferred(network: ir.Network, edited: Collection[int], moved: Collection[int
         return network
     behind = _behind(network, edited, moved)
     try:
-        values = _values_armnn(network, behind) if network.format == "armnn" else _values_mslite(network)
+        values = _values_armnn(network, behind) if network.format == "armnn" else _values_mslite(network, behind)
     except UnsupportedError:
         raise
     except MlinspectError as error:
@@ -141,9 +141,17 @@ def _behind(network: ir.Network, edited: Collection[int], moved: Collection[int]
     return found
 
 
-def _values_mslite(network: ir.Network) -> dict[int, np.ndarray]:
+def _values_mslite(network: ir.Network, behind: set[int]) -> dict[int, np.ndarray]:
     """Every tensor of a run on zeros. Files need not hold true shapes of intermediates, so all are computed."""
     main = network.graphs[0]
+    by_user = {i for i, whose in references(network).items() if whose == "user"}  # whose results are held to shapes
+    unknown = {
+        i: replace(network.tensors[i], shape=None)
+        for layer in by_user
+        for i in network.layers[layer].outputs
+        if i in behind
+    }
+    network = replace(network, tensors={**network.tensors, **unknown})
     program = Programs(network).get("vendor", [port.tensor for port in main.outputs])
     return execute(program, {port.tensor: zeros(network.tensors[port.tensor]) for port in main.inputs}, keep_all=True)
 

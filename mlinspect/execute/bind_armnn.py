@@ -12,6 +12,7 @@ from mlinspect import ir
 from mlinspect.execute import ops_armnn, ops_armnn_cells, ops_armnn_shape  # noqa: F401 (they register operators)
 from mlinspect.execute.engine import Compute, as_tuple
 from mlinspect.execute.registry import Call, Op, find_op
+from mlinspect.execute.supplied import compute_by
 from mlinspect.execute.values import dequantize_array, encode
 
 # dimensions of the first operands, of layers that would not say what is wrong with others; 0: any number of them
@@ -75,6 +76,8 @@ def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | Non
             tuple(network.tensors[i] for i in layer.outputs),
             mode,
         )
+        if entry.reference == "user":
+            return compute_by(entry.function, call, entry.stored is True, "armnn")
         return _compute(entry, call, real)
 
     return bind
@@ -82,8 +85,6 @@ def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | Non
 
 def _checked(entry: Op, layer: ir.Layer) -> Callable[..., tuple[np.ndarray, ...]]:
     """The operator's function as ``function(call, *arrays)``, constants that the layer holds passed by their names."""
-    if entry.reference == "user":
-        return lambda call, *arrays: as_tuple(entry.function(call, *arrays))
     parameters = list(inspect.signature(entry.function).parameters.values())[1:]
     names = [parameter.name for parameter in parameters]
     any_number = any(p.kind is p.VAR_POSITIONAL for p in parameters)

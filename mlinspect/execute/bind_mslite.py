@@ -27,6 +27,7 @@ from mlinspect.execute import (  # noqa: F401 (they register operators)
 )
 from mlinspect.execute.engine import Compute, as_tuple
 from mlinspect.execute.registry import OPS, Call, Op, find_op
+from mlinspect.execute.supplied import compute_by
 from mlinspect.execute.upgrade_mslite import upgraded
 from mlinspect.execute.values import dequantize_array, quantize_array, real_weights
 from mlinspect.kernels.quantize import dequantize
@@ -56,7 +57,10 @@ def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | Non
         inputs, outputs = ([network.tensors[i] for i in ids] for ids in (layer.inputs, layer.outputs))
         takers = set().union(*(consumers.get(i, ()) for i in layer.outputs))
         call = Call(layer, tuple(inputs), tuple(outputs), mode, {"handle": not takers.isdisjoint(_TAKES_HANDLE)})
-        compute = _compute(entry, int8, call, extra)
+        if entry is not None and entry.reference == "user":  # whatever the type of the operands
+            compute = compute_by(entry.function, call, entry.stored is True, "mslite", extra)
+        else:
+            compute = _compute(entry, int8, call, extra)
         return _unless_dead(compute, len(outputs)) if some_die and layer.op != "Merge" else compute
 
     return bind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.errors import InputError
+from mlinspect.errors import InputError, near
+from mlinspect.execute.names import layer_among
 from mlinspect.execute.values import dequantize_array
 from mlinspect.kernels.agreement import sqnr_db
 
@@ -115,6 +116,23 @@ def conditions(
     found = layers + [_of_arrays(test) for test in arrays]
     if not found:
         raise InputError("no condition was given")
+    return found
+
+
+def with_known_names(ready: Mapping[str, Any], computed: Collection[ir.Layer]) -> dict[str, Any]:
+    """The arguments of :func:`conditions`, for some layers: the one that is called ``layer=`` by its index.
+
+    Raises
+    ------
+    InputError
+        None is called so, or several are; none is of that kind.
+    """
+    found = dict(ready)
+    if found.get("layer") is not None:
+        found["layer"] = layer_among(computed, found["layer"]).index
+    kinds = {name for layer in computed for name in (layer.kind, layer.op)}
+    if (kind := found.get("kind")) is not None and kind not in kinds:
+        raise InputError(f"no layer is of kind {kind!r}{near(kind, kinds)}")
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.errors import InputError
+from mlinspect.errors import InputError, near
 from mlinspect.execute.values import dequantize_array, numpy_dtype, quantize_array
 
 Inputs = Mapping[str | int, Any] | Sequence[Any] | np.ndarray
@@ -55,24 +55,35 @@ def require_inputs(network: ir.Network, feeds: Mapping[int, np.ndarray], needed:
 
 
 def _pairs(ports: Sequence[ir.Port], inputs: Inputs, wanted: str) -> list[tuple[int, Any]]:
-    if isinstance(inputs, np.ndarray):
+    if hasattr(inputs, "__array__"):
         if len(ports) != 1:
             raise InputError(f"one array was given, the model takes {len(ports)} ({wanted})")
         return [(0, inputs)]
+    if isinstance(inputs, str) or not isinstance(inputs, Mapping | Sequence):
+        raise InputError(
+            f"inputs are a dict by name or position, a list of arrays or one array, not {_kind(inputs)}: the model "
+            f"takes {wanted or 'none, so {}'}"
+        )
     if not isinstance(inputs, Mapping):
         if len(inputs) != len(ports):
             raise InputError(f"{len(inputs)} arrays were given, the model takes {len(ports)} ({wanted})")
         return list(enumerate(inputs))
     names = [port.name for port in ports]
-    found = []
+    found: list[tuple[int, Any]] = []
     for key, value in inputs.items():
         if isinstance(key, str) and names.count(key) > 1:
             raise InputError(f"{names.count(key)} inputs are called {key!r}: use positions ({wanted})")
         position = names.index(key) if key in names else key
         if not isinstance(position, int) or not 0 <= position < len(ports):
-            raise InputError(f"the model has no input {key!r}; it takes {wanted}")
+            raise InputError(f"the model has no input {key!r}; it takes {wanted}{near(key, names)}")
+        if position in (given for given, _ in found):
+            raise InputError(f"input {names[position]!r} is given twice, by name and by position")
         found.append((position, value))
     return found
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else type(value).__name__
 
 
 def _shape(tensor: ir.Tensor) -> str:
@@ -80,9 +91,14 @@ def _shape(tensor: ir.Tensor) -> str:
 
 
 def _checked(tensor: ir.Tensor, name: str, value: Any, mode: str, quantize: bool) -> np.ndarray:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # lists of unlike lengths
+        raise InputError(f"input {name!r} is no array: {error}") from None
     if tensor.dtype == "string" and array.dtype.kind in "US":
         array = array.astype(object)
+    if tensor.dtype != "string" and array.dtype.kind not in "biufcV":
+        raise InputError(f"input {name!r} wants {tensor.dtype} {_shape(tensor)}, not {_kind(value)}")
     if tensor.shape is not None and (
         array.ndim != len(tensor.shape)
         or any(want not in (-1, size) for want, size in zip(tensor.shape, array.shape, strict=True))
@@ -144,12 +160,14 @@ def wanted_tensors(network: ir.Network, outputs: Sequence[str | int] | None) -> 
         elif isinstance(key, str):
             ids = by_name.get(key, [])
             if len(ids) != 1:
-                what = f"tensors {ids} are all called {key!r}: use an id" if ids else f"no tensor is called {key!r}"
-                raise InputError(what)
+                hint = near(key, [*named, *by_name])
+                raise InputError(
+                    f"tensors {ids} are all called {key!r}: use an id" if ids else f"no tensor is called {key!r}{hint}"
+                )
             found[key] = ids[0]
-        elif int(key) in network.tensors:
-            name = network.tensors[int(key)].name
-            found[name if name not in found else f"{name}_{key}"] = int(key)
+        elif key in network.tensors:
+            tensor = network.tensors[key]
+            found[tensor.name if tensor.name not in found else f"{tensor.name}_{key}"] = tensor.index
         else:
             raise InputError(f"no tensor has the id {key!r}")
     return found

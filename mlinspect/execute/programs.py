@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mlinspect import ir
+from mlinspect.errors import near
 from mlinspect.execute import bind_armnn, bind_mslite, registry
 from mlinspect.execute.engine import STEP_LIMIT, Compute, Program, plan
 
@@ -38,7 +39,7 @@ class Programs:
             Unknown mode.
         """
         if mode not in MODES:
-            raise ValueError(f"mode {mode!r} is unknown: use one of {', '.join(map(repr, MODES))}")
+            raise ValueError(f"mode {mode!r} is unknown: use one of {', '.join(map(repr, MODES))}{near(mode, MODES)}")
         if self._registry != registry.changes():  # an operator was registered since
             self._registry = registry.changes()
             self._binders.clear()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlinspect import ir
+from mlinspect.errors import near
 
 Result = np.ndarray | tuple[Any, ...]
 Function = Callable[..., Result]
@@ -111,13 +112,14 @@ def register_op(
         Only for the layer of this name.
     stored : bool
         Operands and results are the stored numbers; otherwise real values as float32, which are quantised as the
-        output tensor wants.
+        output tensor wants. Integers and booleans that stand for themselves (indices, masks) stay what they are.
 
     Returns
     -------
     callable
         A decorator for ``function(call, *arrays) -> array or tuple of arrays``, where ``call`` is a
-        :class:`~mlinspect.execute.registry.Call` (``call.name``, ``call.attrs``, ``call.outputs[0].shape``).
+        :class:`~mlinspect.execute.registry.Call` (``call.name``, ``call.attrs``, ``call.outputs[0].shape``). Results of
+        another number, shape or (if stored) type than the layer declares are an :class:`~mlinspect.ExecutionError`.
 
     Examples
     --------
@@ -127,8 +129,11 @@ def register_op(
     ... def prelu(call, x, slope):
     ...     return np.where(x < 0, x * slope, x)
     """
-    if model_format not in OPS:
-        raise ValueError(f"unknown format {model_format!r}: use one of {', '.join(OPS)}")
+    formats = ("armnn", "mslite")
+    if model_format not in formats:
+        raise ValueError(
+            f"unknown format {model_format!r}: use one of {', '.join(formats)}{near(model_format, formats)}"
+        )
 
     def register(function: Function) -> Function:
         entry = Op(function, stored, reference="user")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,13 +12,16 @@ import pandas as pd
 
 from mlinspect import html, ir
 from mlinspect.errors import InputError
-from mlinspect.execute.conditions import Condition, Result, conditions, real_values
+from mlinspect.execute.conditions import Condition, Result, conditions, real_values, with_known_names
 from mlinspect.execute.control import Jump
 from mlinspect.execute.engine import Program, Step, advance
+from mlinspect.execute.names import find_layer, layer_among, tensor_among
 from mlinspect.execute.ports import output_names
 from mlinspect.execute.registry import Function
 from mlinspect.execute.timeline import State, Timeline, changed_program, check_patch, live_tensors, subprogram
 from mlinspect.execute.trace import Trace
+
+__all__ = ["KEEP_BYTES", "Session", "find_layer"]
 
 KEEP_BYTES = 512 << 20
 
@@ -130,6 +133,10 @@ class Session:
 
     step_over = step
 
+    def __iter__(self) -> Iterator[ir.Layer]:
+        """What ``step`` gives, up to the last layer."""
+        return iter(self.step, None)
+
     def step_into(self) -> Session:
         """A session of the subgraph that the next layer calls.
 
@@ -161,15 +168,13 @@ class Session:
         Raises
         ------
         InputError
-            There is no such layer ahead.
+            There is no such layer ahead, or several layers have the name.
         """
-        for position, step in enumerate(self._start.steps[self.position :], self.position + 1):
-            if layer in (step.layer.index, step.layer.name):
-                self.go_to(position)
-                return step.layer
-        behind = any(layer in (step.layer.index, step.layer.name) for step in self._start.steps)
-        hint = ": it lies behind, use back_to" if behind else ""
-        raise InputError(f"no layer {layer!r} lies ahead of position {self.position}{hint}")
+        position = self._place(layer)
+        if position < self.position:
+            raise InputError(f"no layer {layer!r} lies ahead of position {self.position}: it lies behind, use back_to")
+        self.go_to(position + 1)
+        return self._start.steps[position].layer
 
     def run_until(self, function: Callable[[np.ndarray], Any] | None = None, **ready: Any) -> ir.Layer | None:
         """Compute until a condition holds for what a layer gives.
@@ -185,11 +190,11 @@ class Session:
         Layer or None
             The layer, which has been computed; None if all were computed without it. ``stopped`` says why.
         """
-        return self._run(conditions(function, **ready))
+        return self._run(conditions(function, **with_known_names(ready, self.layers)))
 
     def break_when(self, function: Callable[[np.ndarray], Any] | None = None, **ready: Any) -> None:
         """Have ``resume`` stop where a condition holds; parameters as for :meth:`run_until`. Adds to earlier ones."""
-        self._breaks += conditions(function, **ready)
+        self._breaks += conditions(function, **with_known_names(ready, self.layers))
 
     def clear_breaks(self) -> None:
         """Forget the conditions of ``break_when``."""
@@ -217,18 +222,29 @@ class Session:
     # --- back -----------------------------------------------------------------------------------------------------
 
     def back(self, count: int = 1) -> ir.Layer | None:
-        """Undo layers; gives the one that is then the last computed. What was changed on the way is undone, too."""
+        """Undo layers; gives the one that is then the last computed. What was changed on the way is undone, too.
+
+        Raises
+        ------
+        InputError
+            There are not so many.
+        """
+        if not _is_count(count):
+            raise InputError(f"back takes how many layers to undo, 0 to {self.position}, not {count!r}")
         self.go_to(self.position - count)
         return self.layer
 
     def back_to(self, layer: int | str) -> ir.Layer:
         """Go back to just before a layer, given by index or name, so that ``step`` computes it again."""
-        for position in reversed(range(self.position)):
-            found = self._start.steps[position].layer
-            if layer in (found.index, found.name):
-                self.go_to(position)
-                return found
-        raise InputError(f"no layer {layer!r} lies behind position {self.position}")
+        position = self._place(layer)
+        if position >= self.position:
+            raise InputError(f"no layer {layer!r} lies behind position {self.position}: it lies ahead, use run_to")
+        self.go_to(position)
+        return self._start.steps[position].layer
+
+    def _place(self, layer: int | str) -> int:
+        """Before which layer the position is that it is computed from."""
+        return self.layers.index(layer_among(self.layers, layer))
 
     def go_to(self, position: int) -> None:
         """Go back or forth until so many layers are computed.
@@ -238,7 +254,7 @@ class Session:
         InputError
             There are not so many.
         """
-        if not 0 <= position <= len(self):
+        if not _is_count(position) or position > len(self):
             raise InputError(f"position {position} lies outside 0 to {len(self)}")
         self._timeline.undo(position, self.position)
         self._inner = None
@@ -290,14 +306,17 @@ class Session:
         Raises
         ------
         InputError
-            No such layer lies ahead.
+            No such layer lies ahead, or several layers have the name.
+        ExecutionError
+            Later, when the layer is computed: the function gives too many or too few arrays, or one whose shape or
+            type is not what the layer declares.
         """
-        steps = [*self._start.steps[self.position :], *(s for r in self._start.graphs.values() for s in r.steps)]
-        found = {step.layer.index for step in steps if layer in (step.layer.index, step.layer.name)}
-        if not found:
+        inner = [step.layer for routine in self._start.graphs.values() for step in routine.steps]
+        found = layer_among([*self.layers, *inner], layer)
+        if found in self.layers[: self.position] and found not in inner:
             raise InputError(f"no layer {layer!r} lies ahead of position {self.position}: go back first")
         state = self._state
-        self._change(replace(state, functions={**state.functions, **dict.fromkeys(found, (function, stored))}))
+        self._change(replace(state, functions={**state.functions, found.index: (function, stored)}))
 
     def _change(self, state: State) -> None:
         program = changed_program(self.network, self._start, state, self._mode, self._graph)
@@ -317,6 +336,14 @@ class Session:
         if index not in values:
             raise KeyError(f"tensor {key!r} has not been computed at position {self.position}")
         return _read_only(values[index])
+
+    def __contains__(self, key: object) -> bool:
+        """Whether a tensor can be had at this position."""
+        try:
+            self[key]  # type: ignore[index]
+        except (KeyError, InputError):
+            return False
+        return True
 
     def watch(
         self, tensor: int | str, function: Callable[[np.ndarray], Any] | None = None, name: str | None = None
@@ -387,16 +414,8 @@ class Session:
         return html.session([repr(self).strip("<>"), self.stopped], self.history, len(self))
 
     def _tensor(self, key: int | str) -> int:
-        tensors = self.network.tensors
-        found = [t.index for t in tensors.values() if t.name == key] if isinstance(key, str) else [int(key)]
-        if len(found) > 1:  # a tensor that plays a part here, rather than another of the same name
-            parts = {t for step in self._start.steps for t in (*step.inputs, *step.outputs)}
-            found = [t for t in found if t in parts]
-        if len(found) != 1 or found[0] not in tensors:
-            raise InputError(
-                f"tensors {found} are all called {key!r}: use an id" if found[1:] else f"no tensor {key!r}"
-            )
-        return found[0]
+        parts = {t for step in self._start.steps for t in (*step.inputs, *step.outputs)}
+        return tensor_among(self.network.tensors, key, parts)
 
     # --- states ---------------------------------------------------------------------------------------------------
 
@@ -461,24 +480,13 @@ class Session:
         }
 
 
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 0)
+
+
 def _read_only(value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     view = value.view()
     view.flags.writeable = False
     return view
-
-
-def find_layer(network: ir.Network, layer: int | str) -> ir.Layer:
-    """A layer by index or name.
-
-    Raises
-    ------
-    InputError
-        No such layer, or several of that name.
-    """
-    found = [one for one in network.layers.values() if layer in (one.index, one.name)]
-    if len(found) != 1:
-        many = f"layers {[one.index for one in found]} are all called {layer!r}: use an index"
-        raise InputError(many if found else f"no layer {layer!r}")
-    return found[0]

@@ -11,11 +11,11 @@ import numpy as np
 
 from mlinspect import ir
 from mlinspect.errors import InputError
-from mlinspect.execute.conditions import real_values
-from mlinspect.execute.engine import Compute, Program, Step, as_tuple
+from mlinspect.execute.engine import Compute, Program, Step
 from mlinspect.execute.programs import Programs
 from mlinspect.execute.registry import Call, Function
-from mlinspect.execute.values import numpy_dtype, quantize_array
+from mlinspect.execute.supplied import compute_by
+from mlinspect.execute.values import numpy_dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,22 +159,8 @@ def changed_program(network: ir.Network, start: Program, state: State, mode: str
 
 def _replacement(layer: ir.Layer, network: ir.Network, mode: str, function: Function, stored: bool) -> Compute:
     """A user's function in a layer's place."""
-    inputs = tuple(network.tensors[i] for i in layer.inputs)
-    outputs = tuple(network.tensors[i] for i in layer.outputs)
-    call = Call(layer, inputs, outputs, mode)
-
-    def compute(*arrays: Any) -> tuple[Any, ...]:
-        if stored:
-            return as_tuple(function(call, *arrays))
-        results = as_tuple(function(call, *map(real_values, arrays, inputs)))
-        if mode == "float":
-            return results
-        return tuple(
-            result if result.dtype == numpy_dtype(tensor) else quantize_array(result.astype(np.float32), tensor)
-            for result, tensor in zip(map(np.asarray, results), outputs, strict=True)
-        )
-
-    return compute
+    inputs, outputs = (tuple(network.tensors[i] for i in ids) for ids in (layer.inputs, layer.outputs))
+    return compute_by(function, Call(layer, inputs, outputs, mode), stored, network.format)
 
 
 def check_patch(array: np.ndarray, tensor: ir.Tensor, present: Any, mode: str) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlinspect import html, ir
+from mlinspect.errors import near
 from mlinspect.execute.ports import output_names
 from mlinspect.execute.values import dequantize_array
 
@@ -42,10 +43,12 @@ class Trace(Mapping[int | str, np.ndarray]):
         if isinstance(key, str):
             found = [i for i in self.values_by_id if self.network.tensors[i].name == key]
             if len(found) != 1:
-                what = (
-                    f"tensors {found} are all called {key!r}: use an id" if found else f"no tensor {key!r} was computed"
+                hint = near(key, (self.network.tensors[i].name for i in self.values_by_id))
+                raise KeyError(
+                    f"tensors {found} are all called {key!r}: use an id"
+                    if found
+                    else f"no tensor {key!r} was computed{hint}"
                 )
-                raise KeyError(what)
             key = found[0]
         if key not in self.values_by_id:
             raise KeyError(f"tensor {key!r} was not computed")

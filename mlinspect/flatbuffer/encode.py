@@ -16,7 +16,7 @@ import flatbuffers
 import numpy as np
 from flatbuffers import number_types
 
-from mlinspect.errors import SchemaError
+from mlinspect.errors import SchemaError, near
 from mlinspect.flatbuffer.schema import Enum, Field, Schema, Table
 from mlinspect.flatbuffer.structs import struct_layout
 
@@ -151,7 +151,8 @@ def enum_value(enum: Enum, value: Any) -> int:
             return enum.values[value]
         if value.startswith("Unknown(") and value.endswith(")"):
             return int(value[8:-1])
-        raise SchemaError(f"enum {enum.name} has no value {value!r}; it has {', '.join(enum.values)}")
+        hint = near(value, enum.values)
+        raise SchemaError(f"enum {enum.name} has no value {value!r}; it has {', '.join(enum.values)}{hint}")
     return int(value)
 
 
@@ -172,7 +173,8 @@ def _table(builder: Any, schema: Schema, table: Table, record: Mapping[str, Any]
     names = {item.name for item in table.fields}
     tags = {f"{item.name}_type" for item in table.fields if schema.union(item.type) is not None}
     if stray := [name for name in record if name not in names and name not in tags]:
-        raise SchemaError(f"{path}: {table.name} has no field {stray[0]!r}; it has {', '.join(sorted(names))}")
+        some = f"it has {', '.join(sorted(names))}{near(stray[0], names)}"
+        raise SchemaError(f"{path}: {table.name} has no field {stray[0]!r}; {some}")
     offsets: dict[str, int] = {}
     for item in table.fields:
         value = record.get(item.name)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.errors import SchemaError
+from mlinspect.errors import SchemaError, near
 from mlinspect.flatbuffer import Decoder, Schema, encode
 from mlinspect.formats.kinds import ARMNN, MSLITE, kind_of
 from mlinspect.formats.records import plain
@@ -30,9 +30,8 @@ def attribute_table(schema: Schema, model_format: str, op: str) -> str | None:
     union = schema.enums["Layer" if model_format == "armnn" else "PrimitiveType"]
     ops = [name.removesuffix(suffix) for name in union.members.values()]
     if op not in ops:
-        near = [name for name in ops if name.lower() in op.lower() or op.lower() in name.lower()]
-        some = f"near are {', '.join(near)}" if near else f"there are {', '.join(sorted(ops))}"
-        raise SchemaError(f"{schema.name} has no operator {op!r}; {some}")
+        hint = near(op, ops) or f"; there are {', '.join(sorted(ops))}"
+        raise SchemaError(f"{schema.name} has no operator {op!r}{hint}")
     if model_format == "mslite":
         return op
     return next((item.type for item in schema.tables[f"{op}Layer"].fields if item.name == "descriptor"), None)

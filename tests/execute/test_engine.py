@@ -45,6 +45,13 @@ def test_inputs_by_name_position_sequence_or_alone(model: mi.Model, image: np.nd
         (lambda x: x[0], r"wants shape \[1, 8, 8, 1\], not \[8, 8, 1\]"),
         (lambda x: x.astype(np.float64), "wants dtype float32, not float64"),
         (lambda x: {}, "no array was given"),
+        (lambda x: None, r"not None: the model takes 0: 'image' float32 \[1, 8, 8, 1\]"),
+        (lambda x: "digits.npy", "a list of arrays or one array, not str"),
+        (lambda x: 3, "a list of arrays or one array, not int"),
+        (lambda x: {"image": None}, r"'image' wants float32 \[1, 8, 8, 1\], not None"),
+        (lambda x: [[[1, 2], [3]]], "'image' is no array"),
+        (lambda x: {"image": x, 0: x}, "given twice"),
+        (lambda x: {"imagee": x}, "did you mean 'image'"),
     ],
 )
 def test_wrong_inputs_are_told_what_was_wanted(model: mi.Model, image: np.ndarray, change, message: str) -> None:
@@ -90,8 +97,25 @@ def test_only_what_is_asked_for_is_computed(
 def test_unknown_output_and_mode(model: mi.Model, image: np.ndarray) -> None:
     with pytest.raises(mi.InputError, match="no tensor is called 'nobody'"):
         model.run(image, outputs=["nobody"])
+    with pytest.raises(mi.InputError, match="no tensor is called 'outputs'; did you mean 'output'"):
+        model.run(image, outputs=["outputs"])
+    for wrong in (1.5, None, 999):
+        with pytest.raises(mi.InputError, match="no tensor has the id"):
+            model.run(image, outputs=[wrong])
     with pytest.raises(ValueError, match="mode 'exact' is unknown"):
         model.run(image, mode="exact")
+    with pytest.raises(ValueError, match="did you mean 'vendor'"):
+        model.run(image, mode="vender")
+
+
+def test_what_becomes_an_array_is_one(model: mi.Model, image: np.ndarray) -> None:
+    class Elsewhere:
+        """As a tensor of another library."""
+
+        def __array__(self, dtype=None, copy=None):
+            return image
+
+    np.testing.assert_array_equal(model.run(Elsewhere())["output"], model.run(image)["output"])
 
 
 def test_a_failing_layer_names_itself_and_keeps_its_cause(

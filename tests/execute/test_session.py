@@ -437,3 +437,34 @@ def test_a_patch_within_a_called_subgraph_reaches_the_caller(golden) -> None:
     inner.patch(tensor, np.full_like(inner[tensor], 7))
     call = session.step()
     np.testing.assert_array_equal(session[call.outputs[0]], np.full_like(inner[tensor], 7))
+
+
+# --- names and numbers that are not meant -------------------------------------------------------------------------
+
+
+def test_iterating_computes_what_remains() -> None:
+    session = session_of(opened("digits_cnn.ms"))
+    session.run_to("/res/Conv")
+    assert [layer.name for layer in session] == [layer.name for layer in session.layers[5:]]
+    assert session.done
+    assert list(session) == []
+    check_same(session.trace, traced("digits_cnn.ms"))
+
+
+def test_whether_a_tensor_can_be_had_computes_nothing() -> None:
+    session = session_of(opened("digits_cnn.ms"))
+    assert "image" in session
+    assert "probability" not in session
+    assert "nobody" not in session
+    assert session.position == 0
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, "a", None, True])
+def test_back_takes_a_count(count) -> None:
+    session = session_of(opened("digits_cnn.ms"))
+    session.go_to(3)
+    with pytest.raises(mi.InputError, match="back takes how many layers to undo, 0 to 3"):
+        session.back(count)
+    with pytest.raises(mi.InputError, match="lies outside 0 to 11"):
+        session.go_to(count)
+    assert session.position == 3
