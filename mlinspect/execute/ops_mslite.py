@@ -52,11 +52,16 @@ def padding_of(
     return pads[0], pads[1]
 
 
-def windows_of(call: Call, x: np.ndarray, kernel: Sequence[int]) -> tuple[tuple[int, int], Pads, tuple[int, int]]:
+def windows_of(call: Call, x: np.ndarray, kernel: tuple[int, ...]) -> tuple[tuple[int, int], Pads, tuple[int, int]]:
     """(stride, padding, dilation) of a convolution."""
-    a = call.attrs
-    stride, dilation = last_two(a["stride"]), last_two(a["dilation"])
-    return stride, padding_of(a["pad_mode"], a["pad_list"], x.shape[1:3], kernel, stride, dilation), dilation
+    key = (x.shape, kernel)
+    if key not in call.memo:
+        a = call.attrs
+        stride, dilation = last_two(a["stride"]), last_two(a["dilation"])
+        padding = padding_of(a["pad_mode"], a["pad_list"], x.shape[1:3], kernel, stride, dilation)
+        call.memo[key] = stride, padding, dilation
+    found: tuple[tuple[int, int], Pads, tuple[int, int]] = call.memo[key]
+    return found
 
 
 def prepared(call: Call, name: str, source: np.ndarray, make: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -72,16 +77,30 @@ def depthwise_weights(weights: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(weights[..., 0].transpose(1, 2, 0))
 
 
+def groups_of(call: Call, x: np.ndarray, weights: np.ndarray) -> int:
+    """Groups of a convolution, of its operands: the ``group`` attribute repeats them, or is 0.
+
+    Source: MindSpore Lite, ``nnacl/infer/conv2d_infer.c``, which refuses a file that contradicts itself here.
+    """
+    groups, over = divmod(x.shape[-1], weights.shape[-1])
+    said = call.attrs.get("group") or groups
+    if over or said != groups:
+        raise ValueError(f"{x.shape[-1]} input channels do not fit weights {list(weights.shape)} in {said} groups")
+    return groups
+
+
 def convolved(call: Call, x: np.ndarray, weights: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
     """The sums of a convolution, of float32 or of integers without zero point."""
     stride, padding, dilation = windows_of(call, x, weights.shape[1:3])
-    groups = x.shape[-1] // weights.shape[-1]
+    groups = groups_of(call, x, weights)
     if groups == x.shape[-1] > 1:
         taps = prepared(call, "taps", weights, depthwise_weights)
         if x.dtype == np.float32 and stride[1] == 1 and len(weights) == groups:
             height, width = conv.output_size(x.shape[1:3], weights.shape[1:3], stride, padding, dilation)
             if height * width * groups <= 1 << 16:  # larger images are quicker tap by tap
                 spread = prepared(call, f"taps{width}", taps, partial(spread_taps, width=width))
+                if bias is not None:
+                    bias = prepared(call, f"bias{width}", bias, partial(np.tile, reps=width))
                 return depthwise_conv2d_fused(x, spread, bias, stride=stride, padding=padding, dilation=dilation)
         return depthwise.depthwise_conv2d(x, taps, bias, stride=stride, padding=padding, dilation=dilation)
     return conv.conv2d(x, weights, bias, stride=stride, padding=padding, dilation=dilation, groups=groups)
@@ -213,12 +232,12 @@ def largest_of_windows(x: np.ndarray, window: Sequence[int], stride: Sequence[in
 def pooling(call: Call, x: np.ndarray) -> np.ndarray:
     window, stride, padding, size = pooled_windows(call, x)
     kind = "max" if call.layer.op == "MaxPoolFusion" else "average"
-    if kind == "average" and size == [1, 1] and window == x.shape[1:3] and not np.any(padding):
+    if kind == "average" and size == [1, 1] and window == x.shape[1:3] and not any(map(any, padding)):
         cells = x.reshape(len(x), -1, x.shape[-1])  # one window: BLAS adds faster
         share = np.full((1, cells.shape[1]), np.float32(1) / np.float32(cells.shape[1]), np.float32)
         return fused(call, (share @ cells)[:, :, None])
     reach = [(n - 1) * s + w for n, s, w in zip(size, stride, window, strict=True)]
-    if kind == "max" and not np.any(padding) and reach[0] <= x.shape[1] and reach[1] <= x.shape[2]:
+    if kind == "max" and not any(map(any, padding)) and reach[0] <= x.shape[1] and reach[1] <= x.shape[2]:
         return fused(call, largest_of_windows(x, window, stride, size))
     return fused(call, pool.pool(x, kind, window, stride, padding, output_size=size, exclude_padding=True))
 
@@ -387,11 +406,16 @@ def quant_dtype_cast(call: Call, x: np.ndarray) -> np.ndarray:
         return _other_sign(call, x)
     if call.mode == "float" or q is None or x.dtype != np.float32 or wanted not in ("int8", "uint8"):
         return x
-    parameters = Affine(float(q.scale[0]), int(q.zero_point[0]))
-    if wanted == "uint8":
-        return int8_move.quantize_uint8(x, parameters)
-    from_uint8 = "dst_dtype" in q.extra and int(q.extra["dst_dtype"][0]) == UINT8
-    return int8_move.quantize_int8(x, parameters, from_uint8)
+    if "quantizer" not in call.memo:
+        parameters = Affine(float(q.scale[0]), int(q.zero_point[0]))
+        from_uint8 = "dst_dtype" in q.extra and int(q.extra["dst_dtype"][0]) == UINT8
+        call.memo["quantizer"] = (
+            partial(int8_move.quantize_uint8, q=parameters)
+            if wanted == "uint8"
+            else int8_move.quantizer_int8(parameters, from_uint8)
+        )
+    stored: np.ndarray = call.memo["quantizer"](x)
+    return stored
 
 
 UINT8 = 37  # its TypeId

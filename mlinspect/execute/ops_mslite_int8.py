@@ -98,17 +98,19 @@ def operands(
 
     As float32 numbers where even the largest sum is exact in them, which saves BLAS the conversions; else as integers.
     """
-    q, kept = source(call), call.memo.get("exact")
+    kept = call.memo.get("exact")
     if kept is None or kept[0] is not weights or kept[1] is not bias:
-        filters = centred_weights(call, weights)
+        q, filters = source(call), centred_weights(call, weights)
         largest = np.abs(filters, dtype=np.int64).sum(depth_axes) * max(128 + q.zero_point, 127 - q.zero_point)
         reach = int(largest.max(initial=0)) + (
             int(np.abs(bias, dtype=np.int64).max(initial=0)) if bias is not None else 0
         )
         whole = reach >= 1 << 24
         numbers = (filters, bias) if whole else (filters.astype(_F), None if bias is None else bias.astype(_F))
-        kept = call.memo["exact"] = (weights, bias, whole, numbers)
-    return centred(x, q) if kept[2] else np.subtract(x, q.zero_point, dtype=_F), *kept[3]
+        kept = call.memo["exact"] = (weights, bias, np.int16 if whole else _F, q.zero_point, numbers)
+    centre = x.astype(kept[2])
+    centre -= kept[3]
+    return centre, *kept[4]
 
 
 def finished(call: Call, sums: np.ndarray) -> np.ndarray:
@@ -376,12 +378,20 @@ def detection_post_process(call: Call, *arrays: np.ndarray) -> tuple[Any, ...]:
 # takes uint8, too
 @on_int8("QuantDTypeCast", stored=True)
 def quant_dtype_cast(call: Call, x: np.ndarray) -> np.ndarray:
+    if "cast" not in call.memo:
+        call.memo["cast"] = _cast(call, x)
+    result: np.ndarray = call.memo["cast"](x)
+    return result
+
+
+def _cast(call: Call, x: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     kind, q = call.outputs[0].dtype, call.outputs[0].quantization or call.inputs[0].quantization
     if kind == "float32":
         if q is None or len(q.scale) == 1 or q.axis is None:
             scale, zero_point = (1.0, 0) if q is None else (float(q.scale[0]), int(q.zero_point[0]))
-            return int8_move.dequantize_int8(x, scale, zero_point)
-        return int8_move.dequantize_int8(x, q.scale, q.zero_point, q.axis)
+            return int8_move.dequantizer_int8(scale, zero_point)
+        return int8_move.dequantizer_int8(q.scale, q.zero_point, q.axis, x.ndim)
     if kind != str(x.dtype):
-        return int8_move.flip_sign(x)
-    return int8_move.quantize_int8(int8_move.dequantize_int8(x, *source(call)), target(call))
+        return int8_move.flip_sign
+    real, stored = int8_move.dequantizer_int8(*source(call)), int8_move.quantizer_int8(target(call))
+    return lambda x: stored(real(x))

@@ -49,7 +49,8 @@ def depthwise_conv2d_fused(
     x : ndarray of float32, shape (N, H, W, C)
     taps : ndarray of float32
         Of :func:`spread_taps`.
-    bias : ndarray of float32, shape (C,), optional
+    bias : ndarray of float32, shape (OW * C,), optional
+        Repeated as the taps are.
     stride : (int, 1)
     padding : ((top, bottom), (left, right))
     dilation : (int, int)
@@ -81,16 +82,19 @@ def depthwise_conv2d_fused(
     columns, rows, run = taps.shape
     batch, below, _, channels = x.shape
     height, width = output_size(x.shape[1:3], (rows, columns), stride, padding, dilation)
-    (top, bottom), sides = padding
+    above, beside = padding
+    top = above[0]
     bands = _bands(height, below, rows, stride[0], top, dilation[0], max(1, _BLOCK // run))
     if 2 * sum(count * (last - first) for _, count, first, last in bands) > height * rows:
         # few taps miss the image: rows of zeros cost less than calls for a row or two
-        x, top, below = pad_zero(x, ((top, bottom), (0, 0))), 0, below + top + bottom
+        top, below = 0, below + sum(above)
         bands = _bands(height, below, rows, stride[0], top, dilation[0], max(1, _BLOCK // run))
-    image = np.ascontiguousarray(pad_zero(x, ((0, 0), sides)))
+        x = pad_zero(x, padding)
+    else:
+        x = pad_zero(x, ((0, 0), beside))
+    image = np.ascontiguousarray(x)
     pitch, size = image.strides[1], image.itemsize
     out = np.empty((batch, height, width, channels), np.float32)
-    shift = None if bias is None else np.tile(bias, width)
     product = np.empty((max(count for _, count, *_ in bands), run), np.float32)
     for n in range(batch):
         for start, count, first, last in bands:
@@ -99,18 +103,15 @@ def depthwise_conv2d_fused(
                 target[...] = 0
             row = start * stride[0] - top + first * dilation[0]
             for column, tap in enumerate(taps if first < last else ()):
-                seen = np.lib.stride_tricks.as_strided(
-                    image[n, row:, column * dilation[1] :],
-                    (last - first, count, run),
-                    (pitch * dilation[0], pitch * stride[0], size),
-                    writeable=False,
-                )
+                begin = n * image.strides[0] + row * pitch + column * dilation[1] * channels * size
+                strides = (pitch * dilation[0], pitch * stride[0], size)
+                seen: np.ndarray = np.ndarray((last - first, count, run), np.float32, image, begin, strides)
                 if column == 0:
                     np.einsum("krn,kn->rn", seen, tap[first:last], out=target)
                 else:
                     target += np.einsum("krn,kn->rn", seen, tap[first:last], out=part)
-            if shift is not None:
-                target += shift
+            if bias is not None:
+                target += bias
     return out
 
 

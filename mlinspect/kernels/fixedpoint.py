@@ -172,14 +172,17 @@ def requantizer(
     near = (first * second).astype(np.float32)
     tiles: dict[tuple[int, ...], np.ndarray] = {}
 
-    def twice_rounded(sums: np.ndarray, channel: np.ndarray | slice) -> np.ndarray:
-        many, power, a, b = (p[channel] if each else p for p in (multiplier, exponent, first, second))
+    parameters = multiplier, exponent, first, second
+
+    def twice_rounded(
+        sums: np.ndarray, multiplier: np.ndarray, exponent: np.ndarray, first: np.ndarray, second: np.ndarray
+    ) -> np.ndarray:
         if limit < 1 << 31 and sums.size and max(int(sums.max()), -int(sums.min())) >= limit:
-            return multiply(sums, many, power)
-        whole = np.multiply(sums, a, dtype=np.float64)
+            return multiply(sums, multiplier, exponent)
+        whole = np.multiply(sums, first, dtype=np.float64)
         whole += 0.5
         np.floor(whole, out=whole)
-        whole *= b
+        whole *= second
         return np.trunc(whole + np.copysign(0.5, whole))  # exact: what is added to has few digits
 
     def run(accumulator: np.ndarray) -> np.ndarray:
@@ -196,9 +199,10 @@ def requantizer(
                 products = np.multiply(part, tiles[tile][: len(part)] if each else near, dtype=np.float32)
                 whole, unsure = nearest(products, margin)
                 if unsure.size:
-                    whole.reshape(-1)[unsure] = twice_rounded(part.reshape(-1)[unsure], unsure % channels)
+                    those = [p[unsure % channels] for p in parameters] if each else parameters
+                    whole.reshape(-1)[unsure] = twice_rounded(part.reshape(-1)[unsure], *those)
             else:
-                whole = twice_rounded(part, slice(None))
+                whole = twice_rounded(part, *parameters)
             whole += zero_point
             np.clip(whole, low, high, out=whole)
             np.copyto(out[start : start + step], whole, casting="unsafe")
@@ -220,7 +224,7 @@ def nearest(x: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
     whole = np.rint(x)
     x -= whole
     np.abs(x, out=x)
-    return whole, np.flatnonzero(x > 0.5 - margin)
+    return whole, (x > 0.5 - margin).reshape(-1).nonzero()[0]
 
 
 # ---- functions on Q0.31 numbers, for softmax and division ------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -114,21 +114,37 @@ def quantize_int8(x: np.ndarray, q: Affine, from_uint8: bool = False) -> np.ndar
     >>> quantize_int8(np.array([-9.0, 0.25, np.nan], np.float32), Affine(0.1, -3))
     array([ -93,   -1, -128], dtype=int8)
     """
+    return quantizer_int8(q, from_uint8)(np.asarray(x, _F))
+
+
+def quantizer_int8(q: Affine, from_uint8: bool = False) -> Callable[[np.ndarray], np.ndarray]:
+    """:func:`quantize_int8` with these parameters, prepared once for many arrays of float32.
+
+    Examples
+    --------
+    >>> quantizer_int8(Affine(0.1, -3))(np.array([0.25], np.float32))
+    array([-1], dtype=int8)
+    """
     bias = 128 if from_uint8 else 0
-    x, inverse, shift = np.asarray(x, _F), _F(1) / _F(q.scale), _F(q.zero_point + bias)
-    with np.errstate(all="ignore"):
-        w = x * inverse
-        if abs(q.zero_point) > 128 or not w.max(initial=0) < 1e9:  # far out, or NaN
-            return _quantize_fused(x, inverse, shift, bias)
-        w += shift
-        whole, unsure = nearest(w, 1e-4)  # of float32 sums up to 512, as others saturate
-    np.clip(whole, bias - 128, bias + 127, out=whole)
-    if bias:
-        whole -= bias
-    stored = whole.astype(np.int8)
-    if unsure.size:
-        stored.reshape(-1)[unsure] = _quantize_fused(x.reshape(-1)[unsure], inverse, shift, bias)
-    return stored
+    inverse, shift = _F(1) / _F(q.scale), _F(q.zero_point + bias)
+    farthest = 1e9 if abs(q.zero_point) <= 128 else -np.inf
+
+    def run(x: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            w = x * inverse
+            if not w.max(initial=0) < farthest:  # far out, or NaN
+                return _quantize_fused(x, inverse, shift, bias)
+            w += shift
+            whole, unsure = nearest(w, 1e-4)  # of float32 sums up to 512, as others saturate
+        np.clip(whole, bias - 128, bias + 127, out=whole)
+        if bias:
+            whole -= bias
+        stored = whole.astype(np.int8)
+        if unsure.size:
+            stored.reshape(-1)[unsure] = _quantize_fused(x.reshape(-1)[unsure], inverse, shift, bias)
+        return stored
+
+    return run
 
 
 def _quantize_fused(x: np.ndarray, inverse: np.float32, shift: np.float32, bias: int) -> np.ndarray:
@@ -172,13 +188,31 @@ def dequantize_int8(
     array([[-1.],
            [ 1.]], dtype=float32)
     """
-    shape = [1] * x.ndim
+    return dequantizer_int8(scale, zero_point, axis, x.ndim)(x)
+
+
+def dequantizer_int8(
+    scale: float | np.ndarray, zero_point: int | np.ndarray, axis: int = 0, ndim: int = 1
+) -> Callable[[np.ndarray], np.ndarray]:
+    """:func:`dequantize_int8` with these parameters, prepared once for many arrays of ``ndim`` axes.
+
+    Examples
+    --------
+    >>> dequantizer_int8(0.5, 2)(np.array([10], np.int8))
+    array([4.], dtype=float32)
+    """
+    shape = [1] * ndim
     if np.ndim(scale):
         shape[axis] = -1
-    w = x.astype(_F)
-    w -= np.asarray(zero_point, _F).reshape(shape)
-    w *= np.asarray(scale, _F).reshape(shape)
-    return w
+    zero, factor = (np.asarray(v, _F).reshape(shape if np.ndim(scale) else ()) for v in (zero_point, scale))
+
+    def run(x: np.ndarray) -> np.ndarray:
+        w = x.astype(_F)
+        w -= zero
+        w *= factor
+        return w
+
+    return run
 
 
 def flip_sign(x: np.ndarray) -> np.ndarray:

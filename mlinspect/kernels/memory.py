@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 
@@ -34,7 +35,7 @@ def blocks(shape: Sequence[int], limit: int) -> Iterator[tuple[int | slice, ...]
         run *= shape[axis]
         axis -= 1
     step = max(1, limit // max(1, run))
-    for outer in np.ndindex(*shape[:axis]):
+    for outer in itertools.product(*map(range, shape[:axis])):
         for start in range(0, shape[axis], step):
             yield (*outer, slice(start, min(start + step, shape[axis])))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,17 +37,19 @@ def output_size(
     >>> output_size((224, 224), (3, 3), (2, 2), ((0, 1), (0, 1)), (1, 1))
     (112, 112)
     """
-    out = []
-    for n, k, s, (before, after), d in zip(size, kernel, stride, padding, dilation, strict=True):
-        if min(k, s, d) < 1 or min(before, after) < 0:
-            raise ValueError(f"kernel {k}, stride {s}, dilation {d}, padding {before}, {after}: too small")
-        room = n + before + after - (k - 1) * d - 1
-        if room < 0:
-            raise ValueError(
-                f"a kernel of {k}, dilated by {d}, does not fit into {n} cells padded by {before}, {after}"
-            )
-        out.append(room // s + 1)
-    return tuple(out)
+    axes = zip(size, kernel, stride, padding, dilation, strict=True)
+    return tuple([_positions(n, k, s, before, after, d) for n, k, s, (before, after), d in axes])
+
+
+@functools.cache
+def _positions(n: int, k: int, s: int, before: int, after: int, d: int) -> int:
+    """:func:`output_size` along one axis."""
+    if min(k, s, d) < 1 or min(before, after) < 0:
+        raise ValueError(f"kernel {k}, stride {s}, dilation {d}, padding {before}, {after}: too small")
+    room = n + before + after - (k - 1) * d - 1
+    if room < 0:
+        raise ValueError(f"a kernel of {k}, dilated by {d}, does not fit into {n} cells padded by {before}, {after}")
+    return room // s + 1
 
 
 def pad_zero(x: np.ndarray, padding: Pads) -> np.ndarray:
@@ -68,7 +70,7 @@ def pad_zero(x: np.ndarray, padding: Pads) -> np.ndarray:
     >>> pad_zero(np.ones((1, 1, 2, 1)), ((0, 0), (1, 0))).ravel()
     array([0., 1., 1.])
     """
-    if not any(itertools.chain.from_iterable(padding)):
+    if not any(map(any, padding)):
         return x
     padded = np.zeros(
         (x.shape[0], *(n + b + a for n, (b, a) in zip(x.shape[1:-1], padding, strict=True)), x.shape[-1]), x.dtype

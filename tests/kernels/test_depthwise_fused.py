@@ -27,7 +27,10 @@ def test_same_as_tap_by_tap(data):
     weights = rng.integers(-9, 10, (*kernel, channels)).astype(np.float32)
     bias = rng.integers(-9, 10, channels).astype(np.float32) if draw(0, 1) else None
     want = depthwise_conv2d(x, weights, bias, **options)
-    got = depthwise_conv2d_fused(x, spread_taps(weights, want.shape[2]), bias, **options)
+    width = want.shape[2]
+    got = depthwise_conv2d_fused(
+        x, spread_taps(weights, width), None if bias is None else np.tile(bias, width), **options
+    )
     np.testing.assert_array_equal(got, want)
 
 
