@@ -11,13 +11,15 @@ import numpy as np
 import pandas as pd
 
 from mlinspect import ir
-from mlinspect.analysis.bridge import Bridge, Run
+from mlinspect.analysis.bridge import Bridge, Run, equal
 from mlinspect.analysis.columns_runs import frame
 from mlinspect.analysis.findings import result
 from mlinspect.analysis.samples import Sample, portable, samples_for, spread
 from mlinspect.errors import InputError
+from mlinspect.execute.conditions import real_values
 from mlinspect.execute.ports import Inputs, output_names
 from mlinspect.execute.programs import MODES, Programs
+from mlinspect.execute.values import quantize_array
 from mlinspect.kernels.agreement import Agreement, agreement, decibels
 
 Metric = Callable[[dict[str, np.ndarray]], float]
@@ -70,10 +72,11 @@ def blame(
     """Separate each layer's own error from the one that it inherits.
 
     A layer's own error is what it makes of the reference's values (rounded as its operands are), less the reference's
-    result. The inherited one is what the errors of its operands become in it. Their sum, element by element, is the
-    layer's error in the quantised model. ``share`` follows each own error through the quantised layers behind it to
-    the model's outputs: the layers are changed from reference to quantised one by one, last to first, so that the
-    steps add up to the final error.
+    result; a layer that only moves numbers has none: the rounding is that of the layer whose result is stored. The
+    inherited error is what the errors of its operands become in it. Their sum, element by element, is the layer's error
+    in the quantised model. ``share`` follows each own error through the quantised layers behind it to the model's
+    outputs: the layers are changed from reference to quantised one by one, last to first, so that the steps add up to
+    the final error.
 
     Parameters
     ----------
@@ -127,6 +130,7 @@ def blame(
                 "cross_mse": (total.noise - own.noise - inherited.noise) / count,
                 "share": (parts[i] / final if final else 0.0) if shares else np.nan,
                 "samples": len(samples),
+                "folded": ", ".join(setup.bridge.sides[0].folded(i, setup.bridge.points[i].layer_a)),
             }
         )
     return result("blame", frame("blame", rows))
@@ -159,20 +163,32 @@ def _blame(setup: _Setup, samples: list[Sample]) -> list[Answer]:
 
 def _blame_one(bridge: Bridge, sample: Sample, shares: bool) -> Answer:
     """For each point the agreement in all, by itself, and between the two; its part in the final error; that error."""
-    wanted, got = bridge.start(sample), bridge.start(sample)
-    wanted.compute_from(1, 0)
-    got.compute_from(0, 0)
+    mixed, got = bridge.start(sample), bridge.start(sample)
+    mixed.compute_all(1)
+    got.compute_all(0)
+    side = bridge.sides[0]
     records: list[tuple[Agreement, Agreement, Agreement]] = []
-    finals = [_flat(wanted)]
+    finals = [_flat(mixed)]
+    waiting: dict[int, set[int]] = {}  # point -> those behind it that only move what it gives
     for position in reversed(range(len(bridge.points))):
-        for read in bridge.sides[0].stretches[position].reads:
-            wanted.bring(0, read)
-        own = wanted.fork()
-        own.compute(0, position)
-        reference, alone, whole = wanted.real(1, position), own.real(0, position), got.real(0, position)
+        # all points behind this one are the quantised model's by now, those before it the reference's
+        mixed.values[0].update(side.program.constants)  # which training operators write to
+        reference, rounded = mixed.real(1, position), mixed.stored(0, position)
+        mixed.compute(0, position)
+        alone, whole = mixed.real(0, position), got.real(0, position)
+        changed = waiting.pop(position, set())
+        moved = bridge.moved[position]
+        if moved is not None and equal(alone, _rounded(reference, moved)):
+            # what its operand loses by being stored is not its doing, but that of the layer that stores it
+            alone = reference
+            waiting.setdefault(max(side.stretches[position].reads), set()).update(changed, [position])
+            finals.append(finals[-1])
+        elif shares:
+            changed |= set() if equal(rounded, mixed.stored(0, position)) else {position}
+            mixed.compute_changed(0, changed)
+            # an output may be the same as stored here, but not the same real value
+            finals.append(_flat(mixed) if changed or position in bridge.outputs else finals[-1])
         records.append((agreement(reference, whole), agreement(reference, alone), agreement(alone, whole)))
-        if shares:
-            finals.append(finals[-1] if _same(own, wanted, 0, position) else _flat_from(own, position + 1))
     if not shares:
         return records[::-1], np.zeros(len(records)), 0.0
     error = finals[-1] - finals[0]
@@ -181,19 +197,9 @@ def _blame_one(bridge: Bridge, sample: Sample, shares: bool) -> Answer:
     return records[::-1], steps @ error, float(error @ error)
 
 
-def _same(one: Run, other: Run, side: int, position: int) -> bool:
-    """Whether what comes of a point is the same in both runs."""
-    if position in one.bridge.outputs:  # they may be the same here, but not the same real value
-        return False
-    for run in (one, other):
-        run.bring(side, position)
-    tensor = one.bridge.sides[side].tensors[position]
-    return np.array_equal(one.values[side][tensor], other.values[side][tensor], equal_nan=True)
-
-
-def _flat_from(run: Run, position: int) -> np.ndarray:
-    run.compute_from(0, position)
-    return _flat(run)
+def _rounded(values: np.ndarray, tensor: ir.Tensor) -> np.ndarray:
+    """Real values that are left of some when they are stored as a tensor stores them."""
+    return real_values(quantize_array(values.astype(np.float32, copy=False), tensor), tensor)
 
 
 def _flat(run: Run) -> np.ndarray:
@@ -275,8 +281,8 @@ def _variants(setup: _Setup, samples: list[Sample]) -> list[dict[tuple[str, int]
     with np.errstate(all="ignore"):
         for sample in samples:
             bases = bridge.start(sample), bridge.start(sample)
-            bases[0].compute_from(0, 0)
-            bases[1].compute_from(1, 0)
+            bases[0].compute_all(0)
+            bases[1].compute_all(1)
             outputs = {("model", 0): bases[0].outputs(), ("float", 0): bases[1].outputs()}
             for position, point in enumerate(bridge.points):
                 if point.layer_a is None:
@@ -284,10 +290,12 @@ def _variants(setup: _Setup, samples: list[Sample]) -> list[dict[tuple[str, int]
                 for side, name in ((0, "restored"), (1, "alone")):
                     run = bases[side].fork()
                     run.compute(1 - side, position)
-                    if _same(run, bases[side], side, position):
-                        run = bases[side]
+                    if position in bridge.outputs or not equal(
+                        run.stored(side, position), bases[side].stored(side, position)
+                    ):
+                        run.compute_changed(side, {position})
                     else:
-                        run.compute_changed(side, position)
+                        run = bases[side]
                     outputs[name, position] = run.outputs()
             found.append(outputs)
     return found

@@ -11,6 +11,7 @@ import numpy as np
 from mlinspect import ir
 from mlinspect.analysis.layouts import Layout, best_layout
 from mlinspect.analysis.match import PASSING, Point, match
+from mlinspect.analysis.operations import MOVES
 from mlinspect.analysis.samples import Sample, feeds
 from mlinspect.errors import InputError
 from mlinspect.execute.conditions import real_values
@@ -48,6 +49,18 @@ class Side:
             needed |= {t for t in step.inputs if t not in known}
         return Stretch(tuple(reversed(steps)), tuple(sorted(reads)))
 
+    def moved(self, position: int) -> ir.Tensor | None:
+        """A tensor whose numbers a point's tensor holds as they were, in other places; None where it is not so."""
+        stretch = self.stretches[position]
+        read = [self.network.tensors[self.tensors[i]] for i in stretch.reads]
+        moves = all(_moves(self.network, step.layer) for step in stretch.steps)
+        return read[0] if stretch.steps and moves and len({_coding(tensor) for tensor in read}) == 1 else None
+
+    def folded(self, position: int, layer: int | None) -> list[str]:
+        """Names of the layers that compute on the way to a point's tensor, beside the one that the point is of."""
+        steps = [step.layer for step in self.stretches[position].steps if step.layer.index != layer]
+        return [one.name or one.op for one in steps if not _moves(self.network, one)]
+
     def real(self, position: int, array: np.ndarray) -> np.ndarray:
         """Real values of a point's tensor."""
         return real_values(array, self.network.tensors[self.tensors[position]])
@@ -58,6 +71,25 @@ class Side:
         if tensor.quantized and self.mode != "float":
             return quantize_array(values.astype(np.float32, copy=False), tensor)
         return values.astype(np.float32 if tensor.quantized else numpy_dtype(tensor), copy=False)
+
+
+Coding = tuple[str, bytes, bytes]
+
+
+def _coding(tensor: ir.Tensor) -> Coding:
+    """How a tensor stores real numbers: equal for tensors that hold the same numbers in the same way."""
+    q = tensor.quantization if tensor.quantized else None
+    return (tensor.dtype, b"", b"") if q is None else (tensor.dtype, q.scale.tobytes(), q.zero_point.tobytes())
+
+
+def _moves(network: ir.Network, layer: ir.Layer) -> bool:
+    """Whether a layer only moves numbers or makes them real, so that it rounds none."""
+    taken, given = ([network.tensors[i] for i in ids] for ids in (layer.inputs, layer.outputs))
+    if layer.kind == "dequantize":
+        return all(tensor.dtype == "float32" for tensor in given)
+    # integers are indices and shapes, constants are no part of what flows
+    flowing = [t for t in (*taken, *given) if t.data is None and (t.quantized or t.dtype.startswith("float"))]
+    return layer.kind in MOVES and len({_coding(tensor) for tensor in flowing}) == 1
 
 
 class Bridge:
@@ -77,6 +109,8 @@ class Bridge:
     sides : tuple of Side
     outputs : list of int
         Positions of the points that are the models' outputs.
+    moved : list of Tensor or None
+        For each point the tensor of `a` whose numbers it holds in other places, if that is all.
     """
 
     def __init__(self, a: ir.Network, b: ir.Network, modes: tuple[str, str], sample: Sample) -> None:
@@ -89,6 +123,7 @@ class Bridge:
         )
         ends = [port.tensor for port in a.graphs[0].outputs]
         self.outputs = [i for i, point in enumerate(self.points) if point.a in ends]
+        self.moved = [self.sides[0].moved(i) for i in range(len(self.points))]
         if not self.outputs:
             raise InputError("the models' outputs do not match: neither by name nor by structure nor by size")
 
@@ -98,7 +133,7 @@ class Bridge:
         points = list(points)
         for one, other in zip(a.graphs[0].outputs, b.graphs[0].outputs, strict=False):
             before_a, before_b = _passed(a, one.tensor), _passed(b, other.tensor)
-            for i, point in enumerate(points):
+            for i, point in reversed(list(enumerate(points))):
                 if point.a in before_a and point.b in before_b:
                     points[i] = replace(point, a=one.tensor, b=other.tensor)
                     break
@@ -160,10 +195,13 @@ class Run:
         self, bridge: Bridge, fed: tuple[Mapping[int, np.ndarray], ...], values: tuple[dict[int, Any], ...]
     ) -> None:
         self.bridge, self.fed, self.values = bridge, fed, values
+        self.made: dict[int, int] = {}  # point -> the side that computed it
 
     def fork(self) -> Run:
         """A run that goes its own way from here."""
-        return Run(self.bridge, self.fed, tuple(dict(env) for env in self.values))
+        other = Run(self.bridge, self.fed, tuple(dict(env) for env in self.values))
+        other.made = dict(self.made)
+        return other
 
     def compute(self, side: int, position: int) -> None:
         """Compute a point's tensor on one side (0 is `a`) from the points before it, whichever side they are from."""
@@ -176,19 +214,22 @@ class Run:
         if not stretch.steps:  # an input
             env[tensor] = self.fed[side][tensor]
         self.values[1 - side].pop(self.bridge.sides[1 - side].tensors[position], None)
+        self.made[position] = side
 
-    def compute_from(self, side: int, position: int) -> None:
-        """Compute this point and all behind it on one side."""
-        for i in range(position, len(self.bridge.points)):
+    def compute_all(self, side: int) -> None:
+        """Compute every point on one side."""
+        for i in range(len(self.bridge.points)):
             self.compute(side, i)
 
-    def compute_changed(self, side: int, position: int) -> None:
-        """Compute what depends on a point that has changed."""
-        changed = {position}
-        for i in range(position + 1, len(self.bridge.points)):
-            if not changed.isdisjoint(self.bridge.sides[side].stretches[i].reads):
+    def compute_changed(self, side: int, changed: set[int]) -> None:
+        """Compute what depends on points that have changed, as far as it changes; all behind them is of that side."""
+        this, changed = self.bridge.sides[side], set(changed)
+        for i in range(min(changed, default=len(this.tensors)) + 1, len(this.tensors)):
+            if not changed.isdisjoint(this.stretches[i].reads):
+                before = self.values[side].get(this.tensors[i])
                 self.compute(side, i)
-                changed.add(i)
+                if before is None or not equal(before, self.values[side][this.tensors[i]]):
+                    changed.add(i)
 
     def bring(self, side: int, position: int) -> None:
         """Have a point's value on a side, from the other if it was computed there."""
@@ -201,6 +242,11 @@ class Run:
         values = layout.undo(values, self.bridge.shapes[position]) if side else layout.apply(values)
         self.values[side][tensor] = here.stored(position, np.ascontiguousarray(values))
 
+    def stored(self, side: int, position: int) -> np.ndarray:
+        """A point's value as a side stores it."""
+        self.bring(side, position)
+        return self.values[side][self.bridge.sides[side].tensors[position]]
+
     def real(self, side: int, position: int) -> np.ndarray:
         """Real values of a point as `side` computed them, in the layout of `a`."""
         this = self.bridge.sides[side]
@@ -209,5 +255,9 @@ class Run:
 
     def outputs(self) -> dict[int, np.ndarray]:
         """Real values of the output points, by position, from whichever side computed them."""
-        tensors = self.bridge.sides[0].tensors
-        return {i: self.real(0 if tensors[i] in self.values[0] else 1, i) for i in self.bridge.outputs}
+        return {i: self.real(self.made[i], i) for i in self.bridge.outputs}
+
+
+def equal(one: np.ndarray, other: np.ndarray) -> bool:
+    """The same numbers; NaN is like NaN."""
+    return np.array_equal(one, other, equal_nan=True)

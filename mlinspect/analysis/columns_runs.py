@@ -56,6 +56,7 @@ COLUMNS: dict[str, list[Row]] = {
             "all rows add up to 1; negative where it cancels others",
         ),
         ("samples", "int64", "", "inputs that were run"),
+        ("folded", "str", "", "layers whose errors count here, too, as the reference does all in one layer"),
     ],
     "sensitivity": [
         ("layer", "Int64", "layer id", "index: layer of the model"),

@@ -168,6 +168,7 @@ FAULTS: dict[str, tuple[str, str, Change]] = {
 }  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:.*are clipped:UserWarning")  # one fault is the scale of the input
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_faults_are_named(opened, fault: str) -> None:
     name, layer, change = FAULTS[fault]
