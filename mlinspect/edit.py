@@ -15,8 +15,8 @@ from mlinspect import ir
 from mlinspect.constants import find_tensor
 from mlinspect.errors import InputError, SchemaError
 from mlinspect.execute.session import find_layer
-from mlinspect.execute.values import numpy_dtype, quantize_array
-from mlinspect.formats.attributes import checked_attrs, kind_with
+from mlinspect.execute.values import grid, numpy_dtype, quantize_constant
+from mlinspect.formats.attributes import check_attrs, checked_attrs, kind_with, repeated_attrs
 from mlinspect.formats.packing import with_numbers
 from mlinspect.formats.quantparams import channel_axis
 from mlinspect.formats.records import layout_schema
@@ -42,7 +42,7 @@ def with_attrs(network: ir.Network, layer: int | str, **attrs: Any) -> ir.Networ
     Raises
     ------
     InputError
-        No such layer; or the model would not be consistent.
+        No such layer; values that contradict the shape of the layer's weights; or the model would not be consistent.
     SchemaError
         No such attribute, or a value that does not fit it.
 
@@ -58,6 +58,8 @@ def with_attrs(network: ir.Network, layer: int | str, **attrs: Any) -> ir.Networ
     if old.op.startswith("Unknown("):
         raise InputError(f"layer {old.index} {old.name!r} is of a type that the schema does not know")
     new = replace(old, attrs=_attrs(network, old, attrs))
+    if network.format == "mslite":
+        check_attrs(new, network.tensors, attrs)
     changed = _with_layers(network, {old.index: replace(new, kind=kind_with(network.format, new, network.tensors))})
     if "layerBindingId" in attrs:
         changed = _with_binding_ids(changed)
@@ -84,9 +86,10 @@ def with_constant(network: ir.Network, tensor: int | str, array: np.ndarray, *, 
     tensor : int or str
         By id or name.
     array : ndarray
-        In the constant's stored type; of another shape only if the layers that take it allow that.
+        In the constant's stored type; of another shape only if the layers that take it allow that. Attributes that
+        repeat the shape of a convolution's weights (``kernel_size``, ...) follow.
     quantize : bool
-        The array holds real values, to be quantised as the constant is.
+        The array holds real values, to be quantised as the constant is: those beyond its grid become its ends.
 
     Raises
     ------
@@ -107,7 +110,7 @@ def with_constant(network: ir.Network, tensor: int | str, array: np.ndarray, *, 
         raise InputError(f"tensor {old.index} {old.name!r} is no constant: its role is {old.role}")
     array = np.asarray(array)
     if quantize:
-        array = quantize_array(array.astype(np.float32, copy=False), replace(old, shape=array.shape))
+        array = quantize_constant(array.astype(np.float32, copy=False), old)
     if array.dtype != numpy_dtype(old):
         hint = ", or pass quantize=True to give real values" if old.quantized else ""
         wanted = numpy_dtype(old)
@@ -116,7 +119,18 @@ def with_constant(network: ir.Network, tensor: int | str, array: np.ndarray, *, 
     q = old.quantization
     if q is not None and q.axis is not None:
         _check_channels(replace(new, quantization=None), q, q.axis)
-    return inferred(_with_tensor(network, new), _users(network, old.index))
+    users = _users(network, old.index)
+    changed = _with_tensor(network, new)
+    if network.format == "mslite" and new.shape != old.shape:
+        changed = _with_layers(changed, {i: _repeating(network.layers[i], network, changed) for i in users})
+    return inferred(changed, users)
+
+
+def _repeating(layer: ir.Layer, before: ir.Network, after: ir.Network) -> ir.Layer:
+    """A layer whose attributes that repeated what its weights' shape says do so again."""
+    old, new = (repeated_attrs(layer, network.tensors) for network in (before, after))
+    follow = {name: value for name, value in new.items() if layer.attrs[name] == old.get(name)}
+    return replace(layer, attrs={**layer.attrs, **follow})
 
 
 def with_quant(
@@ -148,7 +162,8 @@ def with_quant(
     Raises
     ------
     InputError
-        The tensor's type or format has no room for such parameters; the message says why.
+        The tensor's type or format has no room for such parameters, or a constant stores numbers that `bits` do not
+        hold; the message says why.
 
     Notes
     -----
@@ -197,6 +212,8 @@ def with_quant(
         extra={name: _fitted(values, count) for name, values in q.extra.items()},
     )
     _check_quantization(network, old, new)
+    if bits is not None:
+        _check_numbers(old, bits)
     changed = _with_tensor(network, replace(old, quantization=new, quantized=True))
     makers = {layer.index for layer in network.layers.values() if old.index in layer.outputs}
     return inferred(changed, _users(network, old.index) | makers)
@@ -238,6 +255,16 @@ def _check_quantization(network: ir.Network, tensor: ir.Tensor, q: ir.Quantizati
         runtimes = _axis_by_users(network, tensor)
         if runtimes is not None and runtimes != q.axis:
             raise InputError(f"{name}: the runtime takes its channels to lie along axis {runtimes}, not {q.axis}")
+
+
+def _check_numbers(tensor: ir.Tensor, bits: int) -> None:
+    array, (low, high) = tensor.array, grid(numpy_dtype(tensor), bits)
+    if array is not None and array.size and (array.min() < low or array.max() > high):
+        raise InputError(
+            f"tensor {tensor.name!r} stores numbers from {array.min()} to {array.max()}, and {bits} bits hold {low} to "
+            f"{high}: give it the scale of {bits} bits first, requantise its real values with "
+            f"with_constant(..., quantize=True), and then set bits={bits}"
+        )
 
 
 def _check_channels(tensor: ir.Tensor, q: ir.Quantization, axis: int | None) -> None:

@@ -198,10 +198,14 @@ def _pooled(layer: ir.Layer, shapes: list[Shape], declared: list[Shape | None]) 
     for axis, (before, after, size, step) in enumerate(axes, first):
         padded = shape[axis] + a[f"pad{before}"] + a[f"pad{after}"]
         stride, steps = a[f"stride{step}"], padded - a[f"pool{size}"]
+        if a[f"pool{size}"] < 1:
+            raise InputError(f"layer {layer.index} {layer.name!r}: pool{size} must be 1 or more")
         if steps < 0:
             raise InputError(f"layer {layer.index} {layer.name!r}: the window is larger than the padded image")
         count = 1
         if any(a[f"stride{step}"] for *_, step in axes):
+            if not stride:
+                raise InputError(f"layer {layer.index} {layer.name!r}: stride{step}=0, where the other strides are not")
             count += -(-steps // stride) if a["outputShapeRounding"] == "Ceiling" else steps // stride
             count -= (count - 1) * stride >= padded - a[f"pad{after}"]
         shape[axis] = count

@@ -92,6 +92,55 @@ def test_inconsistent_attributes_are_refused_with_the_reason(arm, ms):
         edit.with_attrs(ms.network, of(ms.network, "Conv2DFusion", 3).index, stride=(2, 2))
 
 
+@pytest.mark.parametrize(
+    "name, value, said",
+    [
+        ("kernel_size", (5, 5), r"of shape \[32, 3, 3, 32\]: they want \(3, 3\)"),
+        ("kernel_size", (3,), r"has 2 entries, not 1 as \[3\]"),
+        ("in_channel", 7, "they want 32"),
+        ("out_channel", 9, "they want 32"),
+        ("group", 2, "they want 1"),
+        ("stride", (2,), "has 2 entries, not 1"),
+        ("stride", (1, 1, 1), "has 2 entries, not 3"),
+        ("stride", (0, 1), "must be 1 or more"),
+        ("dilation", (1,), "has 2 entries"),
+        ("pad_list", (1, 1), "has 4 entries, not 2"),
+    ],
+)
+def test_attributes_that_contradict_the_weights_are_refused(ms, int8, name, value, said):
+    for model in (ms, int8):
+        index = next(one.index for one in model.network.layers.values() if one.name == "/res/Conv")
+        with pytest.raises(InputError, match=rf"layer {index} '/res/Conv': {name}.*{said}"):
+            edit.with_attrs(model.network, "/res/Conv", **{name: value})
+        same = edit.with_attrs(model.network, "/res/Conv", kernel_size=(3, 3), in_channel=32, out_channel=32, group=1)
+        assert same.layers == model.network.layers
+
+
+def test_groups_of_a_depthwise_convolution(ms):
+    with pytest.raises(InputError, match=r"layer 1 '/dw/Conv': group=4 contradicts its weights 'dw.weight'.*want 16"):
+        edit.with_attrs(ms.network, "/dw/Conv", group=4)
+
+
+def test_windows_of_pooling(ms, arm):
+    for name, value in (("strides", (2,)), ("kernel_size", (0, 2)), ("pad", (1,))):
+        with pytest.raises(InputError, match=f"layer 3 '/MaxPool': {name}"):
+            edit.with_attrs(ms.network, "/MaxPool", **{name: value})
+    pool = of(arm.network, "Pooling2d").index
+    for name in ("poolWidth", "strideX"):
+        with pytest.raises(InputError, match=f"layer {pool} .*{name}"):
+            edit.with_attrs(arm.network, pool, **{name: 0})
+
+
+def test_attributes_that_repeat_the_weights_shape_follow_it():
+    x = build.mslite().input("x", (1, 8, 8, 2))
+    model = (
+        x.layer("Conv2DFusion", "c", np.ones((4, 3, 3, 2), "f4"), kernel_size=(3, 3), out_channel=4).output().model()
+    )
+    other = edit.with_constant(model.network, "c/input_1", np.ones((6, 5, 5, 2), np.float32))
+    assert other.layers[0].attrs == {**model.network.layers[0].attrs, "kernel_size": (5, 5), "out_channel": 6}
+    assert other.tensors[other.graphs[0].outputs[0].tensor].shape == (1, 4, 4, 6)
+
+
 def test_binding_ids_of_ports_follow(arm):
     network = arm.network
     port = next(layer for layer in network.graphs[0].layers if layer.op == "Input")
@@ -432,3 +481,18 @@ def test_an_edit_of_a_layer_runs_that_layer_alone(ms, monkeypatch):
     edit.with_attrs(ms.network, 0, activation_type="RELU6")
     assert ran[0] == 1
     assert len(ran) <= 2
+
+
+def test_fewer_bits_than_the_stored_numbers_need(int8):
+    name = "res.weight"
+    with pytest.raises(
+        InputError, match=r"stores numbers from -1\d\d to 1\d\d, and 4 bits hold -8 to 7: .*quantize=True"
+    ):
+        edit.with_quant(int8.network, name, bits=4)
+    real, q = int8.dequantized[name], int8.network.tensors[edit.find_tensor(int8.network, name).index].quantization
+    coarse = edit.with_quant(int8.network, name, scale=q.scale * 127 / 7)
+    narrow = edit.with_quant(edit.with_constant(coarse, name, real, quantize=True), name, bits=4)
+    again = mi.Model(edit.with_constant(narrow, name, real * 2, quantize=True))  # to the ends of the grid
+    assert (again.weights[name].min(), again.weights[name].max()) == (-8, 7)
+    table = again.quant.query("name == @name")
+    assert (table.bits.unique(), table.qmin.unique(), table.qmax.unique()) == ([4], [-8], [7])

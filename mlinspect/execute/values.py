@@ -68,7 +68,38 @@ def quantize_array(values: np.ndarray, tensor: ir.Tensor) -> np.ndarray:
         return q.cast(values, dtype)
     if quantization.axis is None:
         return q.quantize(values, quantization.scale[0], quantization.zero_point[0], dtype)
+    if tensor.layout == "MIHW":  # scales go by output channel i * M + m
+        multiplier, channels, *size = values.shape
+        rows = values.swapaxes(0, 1).reshape(-1, *size)
+        stored = q.quantize(rows, quantization.scale, quantization.zero_point, dtype, 0)
+        return np.ascontiguousarray(stored.reshape(channels, multiplier, *size).swapaxes(0, 1))
     return q.quantize(values, quantization.scale, quantization.zero_point, dtype, quantization.axis)
+
+
+def grid(dtype: np.dtype, bits: int) -> tuple[int, int]:
+    """Smallest and largest of an integer type's numbers that so many bits hold.
+
+    Examples
+    --------
+    >>> grid(np.dtype("int8"), 4), grid(np.dtype("uint8"), 4)
+    ((-8, 7), (0, 15))
+    """
+    info = np.iinfo(dtype)
+    spare = max(info.bits - max(bits, 1), 0)
+    return int(info.min) >> spare, int(info.max) >> spare
+
+
+def quantize_constant(values: np.ndarray, tensor: ir.Tensor) -> np.ndarray:
+    """Stored numbers of a constant's real float32 values: the nearest on its grid, of biases in int32 too."""
+    dtype, quantization = numpy_dtype(tensor), tensor.quantization
+    if quantization is None or dtype.kind not in "iu":
+        return quantize_array(values, tensor)
+    if dtype.itemsize <= 2:
+        return quantize_array(values, tensor).clip(*grid(dtype, quantization.bits))
+    along = [-1 if axis == quantization.axis else 1 for axis in range(values.ndim)] if quantization.per_channel else []
+    scale, zero = quantization.scale.reshape(along), quantization.zero_point.reshape(along)
+    limits = np.iinfo(dtype)
+    return (np.rint(values / np.where(scale == 0, 1, scale)) + zero).clip(limits.min, limits.max).astype(dtype)
 
 
 def encode(result: np.ndarray | Approximate, tensor: ir.Tensor) -> np.ndarray:

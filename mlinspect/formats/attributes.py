@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.errors import SchemaError, near
+from mlinspect.errors import InputError, SchemaError, near
 from mlinspect.flatbuffer import Decoder, Schema, encode
 from mlinspect.formats.kinds import ARMNN, MSLITE, kind_of
 from mlinspect.formats.records import plain
 from mlinspect.formats.write_records import wrapped
 
+# how many entries MindSpore Lite's attributes of windows have; of those of 2, all are 1 or more
+_ENTRIES = {"kernel_size": 2, "stride": 2, "strides": 2, "dilation": 2, "pad_list": 4, "pad": 4}
 _OUTSIDE = ("layerBindingId",)  # attributes that Arm NN does not keep in the layer's descriptor
 
 
@@ -90,3 +92,61 @@ def kind_with(model_format: str, layer: ir.Layer, tensors: Mapping[int, ir.Tenso
         ):
             return "depthwise_conv2d"
     return kind
+
+
+def check_attrs(layer: ir.Layer, tensors: Mapping[int, ir.Tensor], given: Collection[str]) -> None:
+    """Raise where attributes of MindSpore Lite's convolutions and pooling contradict the weights, or are no windows.
+
+    Parameters
+    ----------
+    layer : Layer
+        Of a MindSpore Lite model.
+    tensors : mapping of int to Tensor
+    given : collection of str
+        The attributes to look at.
+
+    Raises
+    ------
+    InputError
+        The message names the layer, the attribute, and what the weights say.
+    """
+    where = f"layer {layer.index} {layer.name!r}"
+    windows = any(word in layer.op for word in ("Conv2", "Adder", "Pool"))
+    for name in given if windows else ():
+        value, entries = layer.attrs.get(name), _ENTRIES.get(name)
+        if entries is None or value is None:
+            continue
+        if len(value) != entries:
+            raise InputError(f"{where}: {name} has {entries} entries, not {len(value)} as {list(value)}")
+        if entries == 2 and min(value) < 1 and not layer.attrs.get("global"):
+            raise InputError(f"{where}: {name}={list(value)} must be 1 or more")
+    for name, want in repeated_attrs(layer, tensors).items():
+        value = layer.attrs[name]
+        if name in given and value != want and value not in (None, 0):
+            weights = tensors[layer.inputs[1]]
+            raise InputError(
+                f"{where}: {name}={list(value) if isinstance(value, tuple) else value} contradicts its weights "
+                f"{weights.name!r} of shape {list(weights.shape or ())}: they want {want}"
+            )
+
+
+def repeated_attrs(layer: ir.Layer, tensors: Mapping[int, ir.Tensor]) -> dict[str, Any]:
+    """Attributes of a MindSpore Lite convolution that repeat what its operands' shapes say, with what these say.
+
+    Weights are ``[out, y, x, in / group]``, those of transposed convolutions ``[in, y, x, out / group]``.
+    """
+    shapes = [tensors[i].shape or () for i in layer.inputs[:2]]
+    if len(shapes) < 2 or len(shapes[1]) != 4 or min(shapes[1]) < 1:
+        return {}
+    data, (first, height, width, last) = shapes
+    said: dict[str, Any] = {"kernel_size": (height, width), "kernelH": height, "kernelW": width}
+    group = layer.attrs.get("group") or 1
+    if layer.op in ("Conv2DFusion", "AdderFusion", "Conv2D", "Adder"):
+        if len(data) == 4 and data[3] > 0 and data[3] % last == 0:
+            said["group"] = group = data[3] // last
+        said |= {"in_channel": last * group, "out_channel": first, "channelIn": last * group, "channelOut": first}
+    elif layer.op in ("Conv2dTransposeFusion", "DeConv2D"):
+        said |= {"in_channel": first, "out_channel": last * group, "channelIn": first, "channelOut": last * group}
+    elif layer.op not in ("DepthwiseConv2D", "DeDepthwiseConv2D"):
+        return {}
+    return {name: value for name, value in said.items() if name in layer.attrs}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 
 import numpy as np
@@ -131,6 +132,20 @@ def test_a_failing_layer_names_itself_and_keeps_its_cause(
     with pytest.raises(mi.ExecutionError, match=rf"{name}.*float32\[1, 8, 8, 1\].*nothing to divide by") as caught:
         model.run(image)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize("name", ["digits_cnn.ms", "digits_cnn_int8.ms"])
+@pytest.mark.parametrize("channels", [16, 7, 64])
+def test_weights_for_other_channels_are_refused(name: str, channels: int) -> None:
+    network = mi.open(mi.samples.path(name)).network
+    layer = next(one for one in network.layers.values() if one.name == "/res/Conv")
+    weights = network.tensors[layer.inputs[1]]
+    shape = (32, 3, 3, channels)
+    wrong = dataclasses.replace(weights, data=np.zeros(shape, weights.dtype), shape=shape)
+    model = mi.Model(dataclasses.replace(network, tensors={**network.tensors, weights.index: wrong}))
+    message = rf"'/res/Conv'.*32 input channels do not fit weights \[32, 3, 3, {channels}\] in 1 groups"
+    with pytest.raises(mi.ExecutionError, match=message):
+        model.run(mi.samples.digits().images[:1, ..., None].astype(np.float32) / 16)
 
 
 def chain(length: int) -> ir.Network:
