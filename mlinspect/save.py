@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mlinspect import ir, upgrade
-from mlinspect.errors import InputError
+from mlinspect.errors import InputError, near
 from mlinspect.flatbuffer import Schema
 from mlinspect.flatbuffer.encode import encode_parts
 from mlinspect.formats import write_armnn, write_mslite
@@ -68,6 +69,8 @@ def save(
 
     Raises
     ------
+    OSError
+        The file cannot be written: no such folder, a folder itself, no permission, no space.
     InputError
         Such a release, or such weights, the format does not have.
     UnsupportedError
@@ -75,27 +78,38 @@ def save(
     SchemaError
         The file would be larger than a FlatBuffer can be.
     """
-    path = Path(path).resolve()
+    given, path = path, Path(path).resolve()
     if weights not in _WEIGHTS:
-        raise InputError(f"weights={weights!r} is unknown: use one of {', '.join(map(repr, _WEIGHTS))}")
+        some = f"use one of {', '.join(map(repr, _WEIGHTS))}{near(weights, _WEIGHTS)}"
+        raise InputError(f"weights={weights!r} is unknown: {some}")
     if weights == "external" and network.format != "mslite":
         raise InputError("only MindSpore Lite models can have their weights in a file of their own")
+    if path.is_dir():  # before anything is made
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(given))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "There is no folder for the file", str(given))
     external = write_mslite.External() if weights == "external" else None
     schema, root, carried = _records(network, release, schema, external)
     if external is not None:
         beside = path.with_name(external.named(path.stem))
     parts = encode_parts(schema, root, network.format == "mslite", carried)
-    if external is not None and external.parts:
-        _write(beside, external.parts)
-    _write(path, parts)
+    try:
+        if external is not None and external.parts:
+            _write(beside, external.parts)
+        _write(path, parts)
+    except OSError as error:  # it may name a file that the user has never heard of
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(given)) from None
 
 
 def _records(
     network: ir.Network, release: str, schema: Schema | None, external: write_mslite.External | None
 ) -> tuple[Schema, dict[str, Any], np.ndarray | None]:
     if release not in _RELEASES[network.format]:
-        releases = ", ".join(map(repr, _RELEASES[network.format]))
-        raise InputError(f"release={release!r} is unknown for {network.format}: use one of {releases}")
+        known = _RELEASES[network.format]
+        some = f"use one of {', '.join(map(repr, known))}{near(release, known)}"
+        raise InputError(f"release={release!r} is unknown for {network.format}: {some}")
     if schema is None and release == "unchanged":
         schema = layout_schema(network.format, network.layout)
     elif release == "20.08":

@@ -1,5 +1,6 @@
 """Saving: atomic, deterministic, with little memory; weights inside or beside."""
 
+import errno
 import itertools
 import os
 import random
@@ -186,6 +187,33 @@ def test_external_weights_are_never_written_over(tmp_path):
 
 
 # ---- what is refused -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weights", ["inline", "external"])
+def test_places_that_cannot_be_written_are_named_as_they_were_given(tmp_path, monkeypatch, weights):
+    network = mi.open(mi.samples.path("digits_cnn.ms")).network
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("file").write_bytes(b"")
+    for path, kind in (
+        ("nowhere/net.ms", FileNotFoundError),
+        ("file/net.ms", FileNotFoundError),
+        ("folder", IsADirectoryError),
+    ):
+        with pytest.raises(kind) as caught:
+            save.save(network, path, weights=weights)
+        assert caught.value.filename == path
+        assert str(tmp_path) not in str(caught.value)
+    for number in (errno.EACCES, errno.ENOSPC):  # a test's user may be one that is allowed everything
+
+        def refused(descriptor, number=number):
+            raise OSError(number, os.strerror(number), "hidden")
+
+        monkeypatch.setattr(os, "fsync", refused)
+        with pytest.raises(OSError, match=r"'folder/net\.ms'") as caught:
+            save.save(network, "folder/net.ms", weights=weights)
+        assert (caught.value.errno, caught.value.filename2) == (number, None)
+    assert not list(Path("folder").iterdir())
 
 
 def test_wrong_choices(tmp_path):

@@ -11,6 +11,7 @@ from mlinspect import ir
 from mlinspect.errors import near
 from mlinspect.execute import bind_armnn, bind_mslite, registry
 from mlinspect.execute.engine import STEP_LIMIT, Compute, Program, plan
+from mlinspect.execute.values import dequantize_array
 
 MODES = ("vendor", "float")
 
@@ -55,7 +56,7 @@ class Programs:
     def _binder(self, mode: str) -> tuple[Callable[[ir.Layer], Compute | None], Callable[[ir.Tensor], np.ndarray]]:
         """What binds a layer to its function, and what loads a constant."""
         if self.network.format == "armnn":
-            return bind_armnn.binder(self.network, mode), _load
+            return bind_armnn.binder(self.network, mode), _load if mode == "vendor" else _load_real
         return bind_mslite.binder(self.network, mode), bind_mslite.loader(self.network, mode)
 
 
@@ -75,3 +76,8 @@ def _load(tensor: ir.Tensor) -> np.ndarray:
     array = tensor.array
     assert array is not None
     return array
+
+
+def _load_real(tensor: ir.Tensor) -> np.ndarray:
+    array = _load(tensor)
+    return dequantize_array(array, tensor) if tensor.quantized else array

@@ -1,5 +1,7 @@
 """Constants: stored numbers of real values are those that the real values came from."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -34,3 +36,24 @@ def test_numbers_beyond_the_grid_become_its_ends():
     q = ir.Quantization(np.array([0.5]), np.array([0]), bits=4)
     tensor = ir.Tensor(0, "w", 0, "constant", "int8", "Int8", (4,), quantization=q, quantized=True)
     assert quantize_constant(np.float32([-99, -1, 3.4, 99]), tensor).tolist() == [-8, -2, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("name", "constant"), [("digits_cnn_int8.ms", "res.weight"), ("digits_cnn_u8.armnn", "stem/weights")]
+)
+def test_a_constant_that_is_an_output_is_real_in_float_mode(name, constant):
+    network = mi.open(mi.samples.path(name)).network
+    weights = next(tensor for tensor in network.tensors.values() if tensor.name == constant)
+    main = network.graphs[0]
+    main = dataclasses.replace(main, outputs=(*main.outputs, ir.Port("weights", weights.index)))
+    model = mi.Model(dataclasses.replace(network, graphs=(main,)))
+    x = mi.samples.digits().images[:1, ..., None].astype(np.float32) / 16
+    np.testing.assert_array_equal(model.run(x, quantize=True)["weights"], weights.array)
+    want = model.dequantized[constant]
+    for found in (
+        model.run(x, mode="float"),
+        model.trace(x, mode="float").outputs,
+        model.session(x, mode="float").finish(),
+    ):
+        assert found["weights"].dtype == np.float32
+        np.testing.assert_array_equal(found["weights"], want)
