@@ -14,7 +14,7 @@ from mlinspect.analysis.compare import Operand, compare, operands, samples_of
 from mlinspect.analysis.layouts import best_layout
 from mlinspect.analysis.match import Point, match
 from mlinspect.analysis.samples import Sample
-from mlinspect.errors import InputError
+from mlinspect.errors import InputError, near
 from mlinspect.execute.conditions import real_values
 from mlinspect.execute.ports import Inputs, output_names
 from mlinspect.kernels.agreement import Agreement, agreement
@@ -170,7 +170,9 @@ def margins(
     ports = one.network.graphs[0].outputs
     names = output_names(ports)
     if output is not None and output not in names:
-        raise InputError(f"there is no output {output!r}; the outputs are {', '.join(map(repr, names))}")
+        raise InputError(
+            f"there is no output {output!r}; the outputs are {', '.join(map(repr, names))}{near(output, names)}"
+        )
     position = 0 if output is None else names.index(output)
     tensors = [side.network.graphs[0].outputs[position].tensor for side in (one, other)]
     steps = [_step(side, tensor) for side, tensor in zip((one, other), tensors, strict=True)]
@@ -236,7 +238,8 @@ def _values(
 def _point(network: ir.Network, points: list[Point], layer: int | str) -> Point:
     found = [p for p in points if p.layer_a is not None and layer in (p.layer_a, network.layers[p.layer_a].name)]
     if not found:
-        raise InputError(f"no layer {layer!r} that both sides have")
+        names = [network.layers[p.layer_a].name for p in points if p.layer_a is not None]
+        raise InputError(f"no layer {layer!r} that both sides have{near(layer, names)}")
     return found[0]
 
 

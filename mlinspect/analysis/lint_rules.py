@@ -192,8 +192,48 @@ def softmax_scale(look: Look) -> Iterator[Finding]:
         q, limits = tensor.quantization, grid(tensor)
         if q is None or limits is None or not narrow(tensor) or q.bits != 8 or not len(q.scale):
             continue
+        if look.network.format == "armnn" and tensor.dtype == "uint8":  # see softmax-replaced
+            continue
         if abs(q.scale[0] * 256 - 1) > 0.02 or q.zero_point[0] != limits[0]:
             yield look.at(tensor, f"scale {q.scale[0]:.6g}, zero point {q.zero_point[0]}")
+
+
+@rule(
+    "softmax-replaced",
+    "warning",
+    "store scale 1/256 and zero point 0, or read the parameters from the loaded network: the file's are not used",
+)
+def softmax_replaced(look: Look) -> Iterator[Finding]:
+    """Arm NN sets other parameters than the file's for the unsigned 8-bit output of a softmax."""
+    for layer in look.layers:
+        if look.network.format != "armnn" or layer.op != "Softmax" or not layer.outputs:
+            continue
+        tensor = look.tensors[layer.outputs[0]]
+        q = tensor.quantization
+        if tensor.dtype != "uint8" or q is None or len(q.scale) != 1:
+            continue
+        if abs(q.scale[0] * 256 - 1) > 0.01 or q.zero_point[0] != 0:  # 1/255 makes one step at the most
+            yield look.at(tensor, f"scale {q.scale[0]:.6g}, zero point {q.zero_point[0]}: Arm NN takes 1/256 and 0")
+
+
+@rule(
+    "constant-dequantize",
+    "error",
+    "store the constant in Float32 and leave the layer out; Float16, QAsymmS8, or QSymmS8 with one scale also come out",
+)
+def constant_dequantize(look: Look) -> Iterator[Finding]:
+    """Arm NN dequantises a constant wrongly, when it loads the model."""
+    # Source: ConvertConstDequantisationLayersToConstLayers of Arm NN 22.11, and files that it ran
+    for layer in look.layers:
+        if look.network.format != "armnn" or layer.op != "Dequantize" or not layer.inputs or not layer.outputs:
+            continue
+        tensor, given = look.tensors[layer.inputs[0]], look.tensors[layer.outputs[0]]
+        kept = tensor.vendor_dtype in ("Float16", "QAsymmS8", "QSymmS8") and given.dtype == "float32"
+        if tensor.data is not None and not kept:
+            yield Finding(layer.index, tensor.index, f"{tensor.name}: {tensor.vendor_dtype} becomes zeros")
+        elif tensor.data is not None and len(scale_of(tensor)) > 1:
+            message = f"{tensor.name}: the first of its {len(scale_of(tensor))} scales is taken for all"
+            yield Finding(layer.index, tensor.index, message)
 
 
 @rule(

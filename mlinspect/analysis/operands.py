@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mlinspect import constants, ir
+from mlinspect.errors import InputError
 from mlinspect.macs import MACS
 
 _CHANNEL_AXIS = {"OHWI": 0, "OIHW": 0, "1HWO": 3, "DHWIO": 4, "OI": 0, "IO": 1}
@@ -25,8 +26,17 @@ class Use(NamedTuple):
 
 
 def network_of(model: Any) -> ir.Network:
-    """A Network as it is, or that of a Model."""
-    return model if isinstance(model, ir.Network) else model.network
+    """A Network as it is, or that of a Model.
+
+    Raises
+    ------
+    InputError
+        It is neither.
+    """
+    network = getattr(model, "network", model)
+    if not isinstance(network, ir.Network):
+        raise InputError(f"{model!r} is no model: open a file with mlinspect.open first")
+    return network
 
 
 def uses(network: ir.Network) -> dict[int, Use]:

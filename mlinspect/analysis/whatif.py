@@ -14,6 +14,7 @@ from mlinspect import ir
 from mlinspect.analysis.columns import frame
 from mlinspect.analysis.operands import is_weight, network_of
 from mlinspect.analysis.pairs import Constant, real_constants, real_matrix
+from mlinspect.errors import InputError, near
 from mlinspect.kernels.agreement import decibels
 
 CLIPS = ("minmax", "percentile", "mse")
@@ -28,26 +29,31 @@ PARAMETER_BYTES = {"mslite": 36, "armnn": 4}
 
 def what_if(
     model: Any,
-    bits: Sequence[int] = (4, 6, 8),
-    per_channel: Sequence[bool] = (False, True),
-    clip: Sequence[str] = CLIPS,
+    bits: int | Sequence[int] = (4, 6, 8),
+    per_channel: bool | Sequence[bool] = (False, True),
+    clip: str | Sequence[str] = CLIPS,
 ) -> pd.DataFrame:
     """Quantise float weights in memory, in every way asked for.
 
     Parameters
     ----------
     model : Model or Network
-    bits : sequence of int
+    bits : int or sequence of int
         Widths of the stored integers, 2 to 16.
-    per_channel : sequence of bool
+    per_channel : bool or sequence of bool
         One scale for all, or one an output channel.
-    clip : sequence of {"minmax", "percentile", "mse"}
+    clip : {"minmax", "percentile", "mse"} or sequence of them
         The range that the grid covers: all values; all but the outermost 0.1 %; the one of least squared error.
 
     Returns
     -------
     DataFrame
         One row a float weight and way, in order of execution; columns as ``mlinspect.describe("what_if")`` says.
+
+    Raises
+    ------
+    InputError
+        There is no such way.
 
     Notes
     -----
@@ -58,12 +64,12 @@ def what_if(
     Examples
     --------
     >>> import mlinspect as mi
-    >>> table = what_if(mi.open(mi.samples.path("digits_cnn.ms")), (4, 8), (True,), ("minmax",))
+    >>> table = what_if(mi.open(mi.samples.path("digits_cnn.ms")), (4, 8), True, "minmax")
     >>> table.query("name == 'res.weight'")[["bits", "sqnr_db", "bytes"]].round(1).values.tolist()
     [[4, 19.3, 5760], [8, 43.8, 10368]]
     """
     network = network_of(model)
-    ways = list(product(_widths(bits), per_channel, _known(clip)))
+    ways = _ways(bits, per_channel, clip)
     rows = []
     for c in _weights(network):
         matrix = real_matrix(c, network.format)
@@ -101,9 +107,9 @@ class Plan:
 def plan(
     model: Any,
     budget_bytes: int,
-    bits: Sequence[int] = (4, 6, 8),
-    per_channel: Sequence[bool] = (True,),
-    clip: Sequence[str] = ("minmax",),
+    bits: int | Sequence[int] = (4, 6, 8),
+    per_channel: bool | Sequence[bool] = True,
+    clip: str | Sequence[str] = "minmax",
     one_width: bool = False,
 ) -> Plan:
     """Choose a width for every weight, so that all constants fit the budget and the least accuracy is lost.
@@ -126,8 +132,8 @@ def plan(
 
     Raises
     ------
-    ValueError
-        The budget is too small; the message says what the least is.
+    InputError
+        There is no such way, or the budget is too small; the message says what the least is.
 
     Notes
     -----
@@ -144,17 +150,20 @@ def plan(
     """
     network = network_of(model)
     weights = _weights(network)
-    options = [_options(c, network.format, bits, per_channel, clip) for c in weights]
+    ways = _ways(bits, per_channel, clip)
+    options = [_options(c, network.format, ways) for c in weights]
     fixed = sum(t.nbytes for t in network.tensors.values() if t.data is not None) - sum(
         c.tensor.nbytes for c in weights
     )
     choices = [options]
     if one_width:
-        choices = [[[o for o in each if o["bits"] in (width, None)] for each in options] for width in bits]
+        choices = [
+            [[o for o in each if o["bits"] in (width, None)] for each in options] for width in {way[0] for way in ways}
+        ]
     found = [picked for each in choices if (picked := _choose(each, budget_bytes - fixed)) is not None]
     if not found:
         least = fixed + sum(min(o["bytes"] for o in each) for each in options)
-        raise ValueError(f"{budget_bytes} bytes are too few: these ways need at least {least}")
+        raise InputError(f"{budget_bytes} bytes are too few: these ways need at least {least}")
     best = min(found, key=_noise)
     rows = [_subject(c) | o for c, o in zip(weights, best, strict=True)]
     noise = _noise(best)
@@ -203,18 +212,24 @@ def _weights(network: ir.Network) -> list[Constant]:
     return [c for c in real_constants(network) if is_weight(c.tensor, c.use) and not c.tensor.quantized]
 
 
-def _widths(bits: Sequence[int]) -> Sequence[int]:
-    wrong = [b for b in bits if not 2 <= b <= 16]
-    if wrong:
-        raise ValueError(f"{wrong[0]} bits cannot be tried: 2 to 16 can")
-    return bits
+Way = tuple[int, bool, str]
 
 
-def _known(clip: Sequence[str]) -> Sequence[str]:
-    wrong = [c for c in clip if c not in CLIPS]
-    if wrong:
-        raise ValueError(f"clip {wrong[0]!r} is unknown: use one of {', '.join(map(repr, CLIPS))}")
-    return clip
+def _ways(bits: Any, per_channel: Any, clip: Any) -> list[Way]:
+    """All that are asked for; each of the three is one value or several."""
+    widths, channels, clips = (
+        (each,) if isinstance(each, str) or not isinstance(each, Iterable) else tuple(each)
+        for each in (bits, per_channel, clip)
+    )
+    for name, values, known, listed in (
+        ("bits", widths, range(2, 17), "2 to 16"),
+        ("per_channel", channels, (False, True), "False, True"),
+        ("clip", clips, CLIPS, ", ".join(map(repr, CLIPS))),
+    ):
+        wrong = [value for value in values if value not in known]
+        if wrong:
+            raise InputError(f"{name}={wrong[0]!r} is unknown: use one or some of {listed}{near(wrong[0], CLIPS)}")
+    return list(product(widths, channels, clips))
 
 
 def _subject(c: Constant) -> dict[str, Any]:
@@ -229,7 +244,7 @@ def _subject(c: Constant) -> dict[str, Any]:
     }
 
 
-def _tried(matrix: np.ndarray, ways: Iterable[tuple[int, bool, str]], model_format: str) -> Iterable[dict[str, Any]]:
+def _tried(matrix: np.ndarray, ways: Iterable[Way], model_format: str) -> Iterable[dict[str, Any]]:
     for width, each, how in ways:
         w = matrix if each else matrix.reshape(1, -1)
         symmetric = model_format == "armnn" and each
@@ -245,9 +260,7 @@ def _tried(matrix: np.ndarray, ways: Iterable[tuple[int, bool, str]], model_form
         }
 
 
-def _options(
-    c: Constant, model_format: str, bits: Sequence[int], per_channel: Sequence[bool], clip: Sequence[str]
-) -> list[dict[str, Any]]:
+def _options(c: Constant, model_format: str, ways: Iterable[Way]) -> list[dict[str, Any]]:
     """All ways for one weight, and to leave it as it is."""
     kept = {
         "bits": None,
@@ -257,7 +270,6 @@ def _options(
         "bytes": c.tensor.nbytes,
         "clipped": 0.0,
     }
-    ways = product(_widths(bits), per_channel, _known(clip))
     return [kept, *_tried(real_matrix(c, model_format), ways, model_format)]
 
 

@@ -126,6 +126,8 @@ def test_what_cannot_be_shown() -> None:
     a, b = sample("digits_cnn.ms"), sample("digits_cnn_wq4.ms")
     with pytest.raises(mi.InputError, match="no layer 'nobody'"):
         error_channels(a, b, "nobody", IMAGES)
+    with pytest.raises(mi.InputError, match="no layer '/ad' that both sides have; did you mean '/Add'"):
+        error_channels(a, b, "/ad", IMAGES)
     with pytest.raises(mi.InputError, match="give inputs"):
         error_picture(a, b, "/Add")
     with pytest.raises(mi.InputError, match="no output 'nobody'; the outputs are 'probability'"):

@@ -132,6 +132,24 @@ def floating(fmt="mslite"):
     return replace(network, tensors=tensors, graphs=(replace(network.graphs[0], layers=layers),))
 
 
+def softmax_of(scale, zero_point=0):
+    """Arm NN: a softmax of unsigned 8-bit numbers."""
+    return edit(one_layer("Softmax", "softmax", "armnn", "uint8"), 1, quantization=q(scale, zero_point))
+
+
+def dequantized_constant(vendor_dtype, dtype, scale=0.1, gives="float32"):
+    """Arm NN: a constant, a layer that makes it real, and their sum with an input."""
+    axis = None if np.ndim(scale) == 0 else 0
+    known = None if dtype is np.float16 else q(scale, axis=axis)
+    constant = replace(stored(20, "c", RNG.integers(1, 99, (2, 4)).astype(dtype), known), vendor_dtype=vendor_dtype)
+    real = flow(21, "real", (2, 4), None, dtype=gives)
+    network = one_layer("Addition", "add", "armnn", "float32", more=(real,))
+    before = [ir.Layer(10, "c", "Constant", "constant", 0, {}, (), (20,))]
+    before += [ir.Layer(11, "deq", "Dequantize", "dequantize", 0, {}, (20,), (21,))]
+    graph = replace(network.graphs[0], layers=(*before, *network.graphs[0].layers))
+    return replace(network, graphs=(graph,), tensors=network.tensors | {20: constant})
+
+
 def island(kind="max_pool2d", more=()):
     """dequantise -> a float layer -> quantise, before the quantised network's softmax."""
     network = quantised()
@@ -227,6 +245,13 @@ PLANTED = {
     ],
     "concat-scales": [lambda: scaled(quantised(), Y, 0.2, -128), lambda: scaled(quantised(), Y, 0.05, -100)],
     "softmax-scale": [lambda: scaled(quantised(), OUT, 1 / 127, -128), lambda: scaled(quantised(), OUT, 1 / 256, 0)],
+    "softmax-replaced": [lambda: softmax_of(1 / 127), lambda: softmax_of(1 / 256, 3)],
+    "constant-dequantize": [
+        lambda: dequantized_constant("QAsymmU8", np.uint8),
+        lambda: dequantized_constant("QSymmS16", np.int16),
+        lambda: dequantized_constant("QSymmS8", np.int8, scale=(0.1, 0.2)),
+        lambda: dequantized_constant("QAsymmS8", np.int8, gives="float16"),
+    ],
     "raw-bytes": [lambda: scaled(quantised(), X, 1.0, -128)],
     "relu-range": [lambda: scaled(quantised(), C, 0.05, 0), lambda: scaled(quantised(), C, 0.05, 30)],
     "quant-flags": [
@@ -315,6 +340,9 @@ CLEAN = {
     "float armnn": lambda: floating("armnn"),
     "relu6": lambda: one_layer("Activation", "activation", attrs={"activation_type": "RELU6"}),
     "gather": lambda: one_layer("Gather", "gather", "armnn", attrs={"axis": 0}),
+    "softmax of 1/256": lambda: softmax_of(1 / 256),
+    "constant of QAsymmS8 made real": lambda: dequantized_constant("QAsymmS8", np.int8),
+    "constant of Float16 made real": lambda: dequantized_constant("Float16", np.float16),
 }
 
 
@@ -417,6 +445,8 @@ def test_columns_order_and_rules():
     assert lint(quantised()).columns.tolist() == found.columns.tolist()
     with pytest.raises(KeyError, match="no rule 'x'"):
         lint(network, rules=["x"])
+    with pytest.raises(KeyError, match="did you mean 'bias-scale'"):
+        lint(network, rules="bias_scale")
 
 
 def test_rules_are_documented():

@@ -3,6 +3,7 @@
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import mlinspect as mi
@@ -110,12 +111,30 @@ def test_only_float_weights_are_tried():
     assert len(half) == 5
 
 
-@pytest.mark.parametrize(("ways", "message"), [({"bits": (1,)}, "2 to 16"), ({"clip": ("max",)}, "'max' is unknown")])
+@pytest.mark.parametrize(
+    ("ways", "message"),
+    [
+        ({"bits": (1,)}, "2 to 16"),
+        ({"bits": "8"}, "bits='8' is unknown: use one or some of 2 to 16"),
+        ({"bits": 4.5}, "2 to 16"),
+        ({"clip": ("max",)}, "'max' is unknown"),
+        ({"clip": "percentil"}, "use one or some of 'minmax', 'percentile', 'mse'; did you mean 'percentile'"),
+        ({"per_channel": "yes"}, "use one or some of False, True"),
+    ],
+)
 def test_wrong_ways_are_refused(ways, message):
     with pytest.raises(ValueError, match=message):
         what_if(digits(), **ways)
     with pytest.raises(ValueError, match=message):
         plan(digits(), 10**6, **ways)
+
+
+def test_one_value_is_a_sequence_of_one():
+    model = digits()
+    pd.testing.assert_frame_equal(what_if(model, 8, True, "mse"), what_if(model, [8], [True], ["mse"]))
+    one, same = plan(model, 12_000, 4, False, "mse"), plan(model, 12_000, (4,), (False,), ("mse",))
+    pd.testing.assert_frame_equal(one.table, same.table)
+    assert plan(model, 12_000, 6, one_width=True).bytes == plan(model, 12_000, (6,), one_width=True).bytes
 
 
 # ---- plans -----------------------------------------------------------------------------------------------------------
