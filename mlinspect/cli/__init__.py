@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from mlinspect.cli import edit, judge, run, tables, tour
@@ -36,7 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from mlinspect.errors import MlinspectError
 
     try:
-        code = options.run(options)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: _say(str(message))
+            code = options.run(options)
         sys.stdout.flush()
     except UsageError as error:
         return _fail(error, 2)
@@ -48,11 +51,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code or 0
 
 
-def _fail(error: Exception, code: int) -> int:
+def _say(text: str) -> None:
     from mlinspect.card import printable
 
+    print(f"mlinspect: {printable(text)}", file=sys.stderr)
+
+
+def _fail(error: Exception, code: int) -> int:
     reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.filename else str(error)
-    print(f"mlinspect: {printable(reason)}", file=sys.stderr)
+    _say(reason)
     return code
 
 

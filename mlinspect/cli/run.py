@@ -1,4 +1,4 @@
-"""The command line's part that computes: ``mlinspect run|trace|compare``.
+"""The command line's part that computes: ``mlinspect run|trace|compare|blame``.
 
 ``compare`` exits with 1 when a layer falls below ``--min-sqnr``, so that a CI job can refuse a model.
 """
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 COMPARED = ["name_a", "name_b", "kind", "matched", "sqnr_db", "cosine", "max_abs", "equal"]
 COMPARED += ["divergent", "first", "note"]
+BLAMED = ["name", "kind", "reference", "sqnr_db", "own_db", "inherited_db", "share", "folded"]
 
 
 def add_commands(commands: Any) -> None:
-    """Add the sub-parsers of ``run``, ``trace`` and ``compare`` to what ``add_subparsers`` gave.
+    """Add the sub-parsers of ``run``, ``trace``, ``compare`` and ``blame`` to what ``add_subparsers`` gave.
 
     Each sets ``run`` to a function of the parsed options that gives the exit code.
 
@@ -58,6 +59,17 @@ def add_commands(commands: Any) -> None:
     compare.add_argument("--min-sqnr", type=float, metavar="DB", help="exit with 1 when a layer has less")
     add_out(compare)
     compare.set_defaults(run=_compare)
+    blame = commands.add_parser(
+        "blame",
+        help="what each layer's own error adds to a quantised model's final one",
+        description="Tell each layer's own error from what it inherits, over all the inputs that are given.",
+    )
+    blame.add_argument("file", metavar="FILE", help="the quantised model")
+    blame.add_argument("reference", metavar="REFERENCE", help="the model it was made from; or float: itself unrounded")
+    _add_input(blame)
+    blame.add_argument("--no-shares", action="store_true", help="do not follow errors to the outputs: faster")
+    add_out(blame)
+    blame.set_defaults(run=_blame)
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
@@ -130,6 +142,21 @@ def _compare(options: argparse.Namespace) -> int:
         print("no layer could be compared: do the names of the two agree?", file=sys.stderr)
         return 1
     return int(len(first) > 0)
+
+
+def _blame(options: argparse.Namespace) -> int:
+    from mlinspect.analysis.blame import blame
+
+    model = open_model(options.file)
+    reference = options.reference if options.reference in ("float", "vendor") else open_model(options.reference)
+    inputs, shown = _inputs(options.input, model), sys.stderr.isatty()
+    table = blame(model, reference, inputs, shares=not options.no_shares, progress=shown).reset_index()
+    _give(table, options, lambda table: table[BLAMED])
+    if table.share.abs().max() > 0:
+        worst = int(table.share.argmax())
+        found = f"{table.name[worst]} ({table.share[worst]:.0%})"
+        print(f"largest share of the final error: {found}", file=sys.stderr)
+    return 0
 
 
 def _operand(path: str) -> Any:

@@ -1,4 +1,4 @@
-"""``mlinspect info|layers|tensors|quant|edges|attrs|weights FILE``, and ``mlinspect demo``."""
+"""``mlinspect info|layers|tensors|quant|edges|attrs|weights|stats|cost FILE``, and ``mlinspect demo``."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ TABLES = {
     "edges": "one row for each tensor that a layer reads",
     "attrs": "one row for each attribute of each layer",
     "weights": "one row a constant: its real values in numbers",
+    "stats": "one row a constant: its distribution, and how well it is quantised",
+    "cost": "one row a layer: operations, bytes and memory",
 }
 DEMO_MODEL = "digits_cnn_int8.ms"
 
@@ -37,6 +39,16 @@ def add_commands(commands: Any) -> None:
         command.add_argument("--query", metavar="EXPR", help="only rows for which this pandas expression is true")
         add_out(command)
         command.set_defaults(run=_table, table=table)
+        if table == "stats":
+            command.add_argument("--by", choices=("tensor", "channel"), default="tensor", help="default: tensor")
+        elif table == "cost":
+            command.add_argument(
+                "--shape",
+                metavar="[INPUT=]SIZES",
+                action="append",
+                default=[],
+                help="shape of an input, as 1,224,224,3, where the file leaves sizes open; once an input",
+            )
     demo = commands.add_parser("demo", help="open the bundled sample models; write a card and a plot")
     demo.add_argument("directory", metavar="DIR", nargs="?", default=".", help="where to write (default: here)")
     demo.set_defaults(run=_demo)
@@ -52,7 +64,14 @@ def _info(options: argparse.Namespace) -> None:
 
 def _table(options: argparse.Namespace) -> None:
     model = open_model(options.file)
-    frame = _weights(model) if options.table == "weights" else getattr(model, options.table)
+    if options.table == "weights":
+        frame = _weights(model)
+    elif options.table == "stats":
+        frame = model.stats(options.by)
+    elif options.table == "cost":
+        frame = model.cost(_shapes(options.shape))
+    else:
+        frame = getattr(model, options.table)
     if options.query:
         try:
             frame = frame.query(f"({options.query}) == True")
@@ -60,6 +79,18 @@ def _table(options: argparse.Namespace) -> None:
             raise UsageError(f"--query {options.query}: {error}") from None
     if not written(frame if frame.index.name is None else frame.reset_index(), options):
         print(as_text(frame))
+
+
+def _shapes(given: list[str]) -> dict[str | int, list[int]]:
+    """``NAME=1,8,8,1`` or ``1,8,8,1`` of the inputs in order, taken apart."""
+    found: dict[str | int, list[int]] = {}
+    for number, text in enumerate(given):
+        name, equals, sizes = text.rpartition("=")
+        try:
+            found[name if equals else number] = [int(size) for size in sizes.split(",")]
+        except ValueError:
+            raise UsageError(f"--shape {text}: sizes are numbers with commas between them, as 1,224,224,3") from None
+    return found
 
 
 def _weights(model: Model) -> pd.DataFrame:

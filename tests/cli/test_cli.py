@@ -1,5 +1,6 @@
 """The command line: what it prints and writes, and the exit code of each way to go wrong."""
 
+import dataclasses
 import io
 import json
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 import mlinspect as mi
 from mlinspect import cli
 from mlinspect.cli import output, tables
+from mlinspect.save import save
 
 MODEL = str(mi.samples.path("digits_cnn_int8.ms"))
 TABLES = list(tables.TABLES)
@@ -41,8 +43,43 @@ def test_info_json(capsys, tmp_path):
 def test_tables_as_text(capsys, table):
     code, out, err = run(capsys, table, MODEL)
     assert (code, err) == (0, "")
-    rows = len(mi.open(MODEL).weights) if table == "weights" else len(getattr(mi.open(MODEL), table))
+    want = getattr(mi.open(MODEL), table)
+    rows = len(want() if table in ("stats", "cost") else want)
     assert len(out.splitlines()) in (rows + 1, rows + 2)  # a named index takes a line of its own
+
+
+def test_stats_and_cost_are_the_models_own(capsys):
+    model = mi.open(MODEL)
+    code, out, _ = run(capsys, "stats", MODEL, "--by", "channel", "--csv", "-")
+    found, want = pd.read_csv(io.StringIO(out)), model.stats(by="channel")
+    assert (code, len(found)) == (0, len(want))
+    np.testing.assert_allclose(found["absmax"], want["absmax"])
+    _, out, _ = run(capsys, "cost", MODEL, "--query", "macs > 0", "--json", "-")
+    assert sum(row["macs"] for row in json.loads(out)) == model.cost().macs.sum()
+
+
+def test_cost_of_a_model_whose_file_leaves_sizes_open(capsys, tmp_path):
+    weights = np.ones((3, 4), np.float32)
+    path = tmp_path / "open.ms"
+    net = mi.build.mslite().input("x", (2, 4)).layer("MatMulFusion", "fc", weights, transpose_b=True).output("y")
+    save(open_sizes(net.model().network), path)
+    for shape in ("5,4", "x=5,4"):
+        _, out, _ = run(capsys, "cost", str(path), "--shape", shape, "--json", "-")
+        assert json.loads(out)[0]["macs"] == 5 * 4 * 3
+    code, _, err = run(capsys, "cost", str(path), "--shape", "5x4")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "sizes are numbers with commas between them" in err
+    code, _, err = run(capsys, "cost", str(path), "--shape", "z=5,4")
+    assert code == 1
+    assert "no input 'z'" in err
+
+
+def open_sizes(network):
+    """The network, its first axis of any size."""
+    tensors = {
+        i: dataclasses.replace(t, shape=(-1, *t.shape[1:])) if t.data is None else t for i, t in network.tensors.items()
+    }
+    return dataclasses.replace(network, tensors=tensors)
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -54,7 +91,7 @@ def test_tables_as_csv_json_parquet_hold_the_same_rows(capsys, tmp_path, table):
     records = json.loads(files["json"].read_text("utf-8"))
     assert csv.columns.tolist() == parquet.columns.tolist() == list(records[0])
     assert len(csv) == len(parquet) == len(records) > 0
-    column = {"weights": "tensor", "attrs": "layer", "edges": "consumer"}.get(table, csv.columns[0])
+    column = {"weights": "tensor", "stats": "tensor", "attrs": "layer", "edges": "consumer"}.get(table, csv.columns[0])
     assert csv[column].tolist() == parquet[column].tolist() == [record[column] for record in records]
 
 

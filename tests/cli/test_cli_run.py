@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import mlinspect as mi
+from mlinspect.cli import main
 from mlinspect.cli.run import add_commands
 
 DUMPS = Path(__file__).parents[1] / "data" / "dumps"
@@ -133,3 +134,39 @@ def test_modes(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = capsys.readouterr().out
     assert one == command("compare", "digits_cnn_u8.armnn", "float", "--input", image) == 0
     assert capsys.readouterr().out == first
+
+
+# --- blame ----------------------------------------------------------------------------------------------------------
+
+
+def test_blame_writes_the_librarys_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images = mi.samples.digits().calibration[:3, ..., None].astype(np.float32) / 16
+    np.save(tmp_path / "x.npy", images)
+    models = "digits_cnn_wq4.ms", "digits_cnn.ms"
+    want = mi.blame(*[mi.open(mi.samples.path(name)) for name in models], images, progress=False)
+    assert command("blame", *models, "--input", tmp_path / "x.npy", "--csv", "-") == 0
+    out, err = capsys.readouterr()
+    found = pd.read_csv(io.StringIO(out), index_col="layer")
+    assert found.name.tolist() == want.name.tolist()
+    np.testing.assert_allclose(found.share, want.share)
+    np.testing.assert_allclose(found.own_mse, want.own_mse)
+    worst = want.loc[want.share.idxmax()]
+    assert err == f"largest share of the final error: {worst['name']} ({worst.share:.0%})\n"
+
+
+def test_blame_of_a_model_against_itself_unrounded(image: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("blame", "digits_cnn_u8.armnn", "float", "--input", f"image={image}", "--no-shares") == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert lines[0].split() == ["name", "kind", "reference", "sqnr_db", "own_db", "inherited_db", "share", "folded"]
+    assert [line.split()[0] for line in lines[1:3]] == ["stem", "stem/bn"]
+    assert err == ""
+
+
+def test_warnings_are_one_line_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "raw.npy", IMAGE * 255)
+    models = [str(mi.samples.path(name)) for name in ("digits_cnn_u8.armnn", "digits_cnn.armnn")]
+    assert main(["compare", *models, "--input", str(tmp_path / "raw.npy")]) == 0
+    first = capsys.readouterr().err.splitlines()[0]
+    assert first.startswith("mlinspect: ")
+    assert "of input 'image' are clipped: its scale can hold 0 to 1." in first
