@@ -12,9 +12,10 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from mlinspect import card, constants, edit, extract, formats, ir, save, tables
+from mlinspect import card, constants, extract, formats, tables
+from mlinspect.changes import Changes
 from mlinspect.errors import ModelFormatError
-from mlinspect.execute import trace
+from mlinspect.execute import registry, trace
 from mlinspect.execute.engine import STEP_LIMIT, Program, execute
 from mlinspect.execute.ports import Inputs, bind_inputs, require_inputs, wanted_tensors
 from mlinspect.execute.programs import Programs, references
@@ -50,6 +51,8 @@ def open(
         The file is no such model (the message says what it is instead), or is damaged.
     OSError
         The file cannot be read.
+    TypeError
+        The source is something else.
 
     Examples
     --------
@@ -66,7 +69,7 @@ def open(
         buffer = _mapped(path)
         folder, name = path.resolve().parent, path.name
     else:
-        data = source if isinstance(source, bytes | bytearray | memoryview) else source.read()
+        data = source if isinstance(source, bytes | bytearray | memoryview) else _read(source)
         buffer = np.frombuffer(data, np.uint8)
         name = Path(str(getattr(source, "name", ""))).name
     try:
@@ -76,6 +79,16 @@ def open(
             raise ModelFormatError(f"{name}: {error.message}", error.offset, error.path) from None
         raise
     return Model(network, name, len(buffer))
+
+
+def _read(source: Any) -> Any:
+    data = source.read() if hasattr(source, "read") else None
+    if not isinstance(data, bytes | bytearray | memoryview):
+        what = (
+            "a file opened for text" if isinstance(data, str) else "None" if source is None else type(source).__name__
+        )
+        raise TypeError(f"open takes a path, bytes, or a file opened with mode 'rb', not {what}")
+    return data
 
 
 def _mapped(path: Path) -> np.ndarray:
@@ -97,11 +110,11 @@ class Trace(trace.Trace):
         extract.save_layer(path, self.network, self.values_by_id, layer, anonymize)
 
 
-class Model:
+class Model(Changes):
     """An opened model: tables, weights, numbers and pictures of it.
 
     Made by :func:`mlinspect.open`. Tables are pandas DataFrames, made when first asked for; see
-    :func:`mlinspect.describe` for what their columns mean.
+    :func:`mlinspect.describe` for what their columns mean. Each reader gets one of its own to change.
 
     Attributes
     ----------
@@ -113,14 +126,11 @@ class Model:
         The model as plain data.
     """
 
-    def __init__(self, network: ir.Network, name: str = "", nbytes: int = 0) -> None:
-        self.network = network
-        self.name = name
-        self.nbytes = nbytes
-
     def __getstate__(self) -> dict[str, Any]:
         """What a pickle keeps: the network; tables and programs are made anew."""
         return {"network": self.network, "name": self.name, "nbytes": self.nbytes}
+
+    _registered = -1  # how many operators users had registered when the table of layers was made
 
     @property
     def format(self) -> str:
@@ -143,39 +153,56 @@ class Model:
         return self.network.notes
 
     @cached_property
-    def layers(self) -> pd.DataFrame:
-        """One row a layer, in execution order."""
-        return tables.layers(self.network, references(self.network))
+    def _tables(self) -> dict[str, pd.DataFrame]:
+        return {}
 
-    @cached_property
+    def _table(self, name: str) -> pd.DataFrame:
+        """A table that is made once, for a reader who may change it."""
+        if name == "layers" and self._registered != registry.changes():  # its column `reference` may be another
+            self._registered = registry.changes()
+            self._tables["layers"] = tables.layers(self.network, references(self.network))
+        if name not in self._tables:
+            self._tables[name] = getattr(tables, name)(self.network)
+        return tables.lent(self._tables[name])
+
+    @property
+    def layers(self) -> pd.DataFrame:
+        """One row a layer, in execution order.
+
+        The cells of ``attrs`` are dicts, which not every table can hold: ``model.layers.drop(columns="attrs")`` goes
+        into Parquet files, and ``model.attrs`` has the attributes one a row.
+        """
+        return self._table("layers")
+
+    @property
     def tensors(self) -> pd.DataFrame:
         """One row a tensor: constants, inputs, outputs and what flows between layers."""
-        return tables.tensors(self.network)
+        return self._table("tensors")
 
-    @cached_property
+    @property
     def quant(self) -> pd.DataFrame:
         """One row a tensor and channel with quantisation parameters."""
-        return tables.quant(self.network)
+        return self._table("quant")
 
-    @cached_property
+    @property
     def edges(self) -> pd.DataFrame:
         """One row a connection."""
-        return tables.edges(self.network)
+        return self._table("edges")
 
-    @cached_property
+    @property
     def inputs(self) -> pd.DataFrame:
         """What the model takes, in order."""
-        return tables.inputs(self.network)
+        return self._table("inputs")
 
-    @cached_property
+    @property
     def outputs(self) -> pd.DataFrame:
         """What the model gives, in order."""
-        return tables.outputs(self.network)
+        return self._table("outputs")
 
-    @cached_property
+    @property
     def attrs(self) -> pd.DataFrame:
-        """Every attribute of every layer, one a row."""
-        return tables.attrs(self.network)
+        """Every attribute of every layer, one a row; values are of all kinds (``astype({"value": str})``: text)."""
+        return self._table("attrs")
 
     @cached_property
     def weights(self) -> constants.Constants:
@@ -312,19 +339,85 @@ class Model:
         return wanted, program, feeds
 
     def stats(self, by: str = "tensor") -> pd.DataFrame:
-        """Statistics of every constant, by tensor or by channel: see :func:`mlinspect.analysis.stats.stats`."""
+        """Statistics of every constant; :func:`mlinspect.analysis.stats.stats` says how they are computed.
+
+        Parameters
+        ----------
+        by : {"tensor", "channel"}
+            One row a constant, or one a channel of it.
+
+        Returns
+        -------
+        DataFrame
+            ``mlinspect.describe("stats")`` tells the columns.
+
+        Raises
+        ------
+        ValueError
+            `by` is something else.
+
+        Examples
+        --------
+        >>> import mlinspect as mi
+        >>> mi.open(mi.samples.path("digits_cnn.ms")).stats().query("name == 'head.weight'").elements.item()
+        320
+        """
         from mlinspect.analysis.stats import stats
 
         return stats(self, by)
 
     def lint(self, rules: Iterable[str] | None = None) -> pd.DataFrame:
-        """What is wrong, or looks wrong, with the model: see :func:`mlinspect.analysis.lint.lint`."""
+        """What is wrong, or looks wrong, with the model.
+
+        Parameters
+        ----------
+        rules : iterable of str, optional
+            Names of rules; all by default.
+
+        Returns
+        -------
+        DataFrame
+            One row a finding, the gravest first; ``mlinspect.describe("lint")`` tells the columns.
+
+        Raises
+        ------
+        KeyError
+            There is no such rule; :func:`mlinspect.analysis.lint.rules` lists them.
+
+        Examples
+        --------
+        >>> import mlinspect as mi
+        >>> mi.open(mi.samples.path("digits_cnn_int8.ms")).lint().rule.unique().tolist()
+        ['float-island']
+        """
         from mlinspect.analysis.lint import lint
 
         return lint(self, rules)
 
     def cost(self, shapes: Mapping[str | int, Sequence[int]] | None = None) -> pd.DataFrame:
-        """Operations, bytes and memory of every layer: see :func:`mlinspect.analysis.cost.cost`."""
+        """Operations, bytes and memory of every layer; :func:`mlinspect.analysis.cost.cost` says how they are counted.
+
+        Parameters
+        ----------
+        shapes : mapping of int or str to sequence of int, optional
+            Shapes of inputs, by position or name, where they are other than in the file or unknown there.
+
+        Returns
+        -------
+        DataFrame
+            One row a layer; ``mlinspect.describe("cost")`` tells the columns.
+
+        Raises
+        ------
+        InputError
+            No such input, or a shape that does not fit it.
+
+        Examples
+        --------
+        >>> import mlinspect as mi
+        >>> int(mi.open(mi.samples.path("digits_cnn.ms")).cost().macs.sum())
+        198976
+        """
         from mlinspect.analysis.cost import cost
 
         return cost(self, shapes)
@@ -349,52 +442,6 @@ class Model:
         from mlinspect.widgets.explorer import explore
 
         return explore(self, other)
-
-    def with_attrs(self, layer: int | str, **attrs: Any) -> Model:
-        """A model with other attributes of a layer: see :func:`mlinspect.edit.with_attrs`."""
-        return self._changed(edit.with_attrs(self.network, layer, **attrs))
-
-    def with_constant(self, tensor: int | str, array: np.ndarray, *, quantize: bool = False) -> Model:
-        """A model with other numbers in a constant: see :func:`mlinspect.edit.with_constant`."""
-        return self._changed(edit.with_constant(self.network, tensor, array, quantize=quantize))
-
-    def with_quant(
-        self,
-        tensor: int | str,
-        *,
-        scale: float | Sequence[float] | np.ndarray | None = None,
-        zero_point: int | Sequence[int] | np.ndarray | None = None,
-        axis: int | None = None,
-        bits: int | None = None,
-    ) -> Model:
-        """A model with other quantisation parameters of a tensor: see :func:`mlinspect.edit.with_quant`."""
-        changed = edit.with_quant(self.network, tensor, scale=scale, zero_point=zero_point, axis=axis, bits=bits)
-        return self._changed(changed)
-
-    def without(self, layer: int | str) -> Model:
-        """A model without a layer, whose input takes the place of its output: see :func:`mlinspect.edit.without`."""
-        return self._changed(edit.without(self.network, layer))
-
-    def rename(
-        self, layers: Mapping[int | str, str] | None = None, tensors: Mapping[int | str, str] | None = None
-    ) -> Model:
-        """A model with other names of layers or tensors: see :func:`mlinspect.edit.rename`."""
-        return self._changed(edit.rename(self.network, layers, tensors))
-
-    def with_input_shape(self, shapes: edit.Shapes) -> Model:
-        """A model for inputs of other shapes: see :func:`mlinspect.edit.with_input_shape`."""
-        return self._changed(edit.with_input_shape(self.network, shapes))
-
-    def extract(self, inputs: Sequence[int | str] | None = None, outputs: Sequence[int | str] | None = None) -> Model:
-        """The sub-graph between tensors as a model of its own: see :func:`mlinspect.extract.extract`."""
-        return self._changed(extract.extract(self.network, inputs, outputs))
-
-    def _changed(self, network: ir.Network) -> Model:
-        return Model(network, self.name, 0)
-
-    def save(self, path: str | Path, *, release: str = "newest", weights: str = "inline") -> None:
-        """Write the model's file, in the newest layout: see :func:`mlinspect.save.save`."""
-        save.save(self.network, path, release=release, weights=weights)
 
     def summary(self) -> dict[str, Any]:
         """The facts that the card shows, as plain data."""

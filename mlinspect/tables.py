@@ -329,6 +329,31 @@ def attrs(network: ir.Network) -> pd.DataFrame:
     )
 
 
+def lent(table: pd.DataFrame) -> pd.DataFrame:
+    """A table for a reader, who may change it, and the dicts in its cells, without changing this one.
+
+    Examples
+    --------
+    >>> kept = pd.DataFrame({"attrs": [{"axis": 1}]})
+    >>> reader = lent(kept)
+    >>> reader.loc[0, "attrs"]["axis"] = reader.loc[0, "other"] = 2
+    >>> kept
+             attrs
+    0  {'axis': 1}
+    """
+    own = table.copy(deep=not _COPIES_ON_WRITE)
+    for name in ("attrs", "value"):
+        if name in own and dict in map(type, cells := own[name].tolist()):
+            own[name] = _objects([_own(cell) for cell in cells], "object")
+    return own
+
+
+def _own(cell: Any) -> Any:
+    if type(cell) is not dict:
+        return cell
+    return {name: _own(value) for name, value in cell.items()} if dict in map(type, cell.values()) else cell.copy()
+
+
 def _ports(table: str, network: ir.Network, ports: Iterable[ir.Port]) -> pd.DataFrame:
     ports = list(ports)
     found = [network.tensors[port.tensor] for port in ports]
@@ -405,5 +430,6 @@ def _masked(values: Any, dtype: str) -> Any:
     return make(np.asarray(values, stored), missing)
 
 
+_COPIES_ON_WRITE = int(pd.__version__.split(".")[0]) >= 3
 _MASKED = {"Int64": (pd.arrays.IntegerArray, np.int64), "boolean": (pd.arrays.BooleanArray, bool)}
 _CONVERT = {"object": _objects, "str": _strings, "category": _category, "Int64": _masked, "boolean": _masked}

@@ -33,6 +33,7 @@ ROOMS = {
     "reshape": ["formats", "ir"],
     "edit": ["constants", "errors", "execute", "formats", "infer", "ir", "reshape"],
     "extract": ["constants", "errors", "execute", "formats", "infer", "ir", "save"],
+    "changes": ["edit", "extract", "ir", "save"],
     "analysis": ["colours", "constants", "errors", "execute", "html", "ir", "kernels", "macs", "tables"],
     "plot": ["analysis", "constants", "errors", "execute", "ir", "macs", "tables"],
     "report": ["analysis", "card", "html", "plot", "tables"],

@@ -1,7 +1,10 @@
 """``mlinspect.open`` and what it returns: sources, errors, weights as views, weights as the vendor dequantises them."""
 
+import contextlib
+import inspect
 import io
 import mmap
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 import mlinspect as mi
 from mlinspect import samples
 from mlinspect.errors import MlinspectError, ModelFormatError, SchemaError
+from mlinspect.execute import registry
 
 ROOT = Path(__file__).parents[1]
 INT8 = samples.path("digits_cnn_int8.ms")
@@ -210,3 +214,103 @@ def test_foreign_numbers_are_refused_by_name(golden):
     model = mi.open(zipped.model(zipped.names[0]))
     with pytest.raises((KeyError, MlinspectError)):
         model.dequantized["nothing"]
+
+
+# ---- what a reader does to a table is the reader's own ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["layers", "tensors", "quant", "edges", "inputs", "outputs", "attrs"])
+def test_a_table_may_be_written_to_without_changing_the_next_readers(name):
+    model = mi.open(mi.samples.path("digits_cnn_int8.ms"))
+    want = getattr(mi.open(mi.samples.path("digits_cnn_int8.ms")), name)
+    table = getattr(model, name)
+    for column in table.columns:
+        table[column] = table[column].iloc[::-1].to_numpy()
+    table.insert(0, "mine", 0)
+    table.index.name = "mine"
+    pd.testing.assert_frame_equal(getattr(model, name), want)
+    with contextlib.suppress(ValueError):  # pandas 3 lends its memory read-only
+        getattr(model, name).iloc[:, 0].to_numpy()[:] = getattr(model, name).iloc[-1, 0]
+    table = getattr(model, name)
+    table.loc[:, want.columns[0]] = want.iloc[0, 0]
+    pd.testing.assert_frame_equal(getattr(model, name), want)
+
+
+def test_dicts_in_cells_are_the_readers_own_too(golden):
+    model = mi.open(mi.samples.path("digits_cnn.ms"))
+    model.layers["attrs"][0]["group"] = 99
+    assert model.layers["attrs"][0]["group"] == 1
+    assert model.network.layers[0].attrs["group"] == 1
+    found = golden("armnn-22.11.zip")
+    opened = (mi.open(found.model(name)) for name in found.names if "lstm" in name)
+    deep = next(model for model in opened if _nested(model))
+    _nested(deep).clear()
+    assert _nested(deep)
+
+
+def _nested(model):
+    """A dict that is the value of an attribute, as a reader of the table of layers gets it."""
+    return next((value for attrs in model.layers["attrs"] for value in attrs.values() if isinstance(value, dict)), None)
+
+
+def test_statistics_of_a_trace_are_the_readers_own():
+    model = mi.open(mi.samples.path("digits_cnn.ms"))
+    trace = model.trace(mi.samples.digits().images[:1, ..., None].astype("float32") / 16)
+    table = trace.stats
+    table["min"] = 0.0
+    del table["max"]
+    assert trace.stats["min"].any()
+    assert "max" in trace.stats
+
+
+def test_the_table_of_layers_knows_functions_that_were_registered_later(monkeypatch):
+    monkeypatch.setattr(registry, "LAYER_OPS", {})
+    model = mi.open(mi.samples.path("digits_cnn.ms"))
+    assert model.layers.reference[5] == "vendor"
+    mi.register_op("mslite", "AddFusion", layer="/Add")(lambda call, a, b: a + b)
+    assert model.layers.reference[5] == "user"
+
+
+def test_what_goes_into_a_parquet_file(tmp_path):
+    """The columns of dicts and of values of any kind are the only ones that do not."""
+    model = mi.open(mi.samples.path("digits_cnn_int8.ms"))
+    for name in ("layers", "tensors", "quant", "edges", "inputs", "outputs", "attrs"):
+        table = getattr(model, name).drop(columns="attrs", errors="ignore")
+        table = table.astype({"value": str}) if name == "attrs" else table
+        table.to_parquet(tmp_path / "table.parquet")
+        assert len(pd.read_parquet(tmp_path / "table.parquet")) == len(table)
+        assert len(table.drop_duplicates()) <= len(table)
+
+
+# ---- sources that are none -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("source", [None, 3, [1], {}])
+def test_what_is_no_source_is_told_what_would_be(source):
+    with pytest.raises(TypeError, match=r"open takes a path, bytes, or a file opened with mode 'rb', not .+"):
+        mi.open(source)
+
+
+def test_a_file_opened_for_text_is_no_source():
+    with pytest.raises(TypeError, match="not a file opened for text"):
+        mi.open(io.StringIO("text"))
+
+
+# ---- help ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("with_attrs", "with_constant", "with_quant", "without", "rename", "with_input_shape"),
+        *("extract", "save", "lint", "cost", "stats", "run"),
+    ],
+)
+def test_help_says_all_there_is_to_know(name):
+    method = getattr(mi.Model, name)
+    text = inspect.getdoc(method)
+    for section in ("Parameters", "Raises", "Examples"):
+        assert f"\n{section}\n{'-' * len(section)}\n" in text
+    for parameter in inspect.signature(method).parameters.values():
+        shown = "**" * (parameter.kind is parameter.VAR_KEYWORD) + parameter.name
+        assert parameter.name == "self" or re.search(rf"^{re.escape(shown)}( :|$)", text, re.MULTILINE), shown

@@ -73,13 +73,17 @@ class Trace(Mapping[int | str, np.ndarray]):
         ports = self.network.graphs[0].outputs
         return {name: self[port.tensor] for name, port in zip(output_names(ports), ports, strict=True)}
 
-    @cached_property
+    @property
     def stats(self) -> pd.DataFrame:
         """One row a tensor: range, moments, zeros, NaN and Inf, saturation, use of the quantised range.
 
         ``min max mean std`` are of real values; ``saturated_low`` and ``saturated_high`` count stored numbers at the
         ends of their type; ``range_used`` is the share of the type's range between the smallest and largest of them.
         """
+        return self._stats.copy()
+
+    @cached_property
+    def _stats(self) -> pd.DataFrame:
         rows = {i: tensor_stats(array, self.network.tensors[i]) for i, array in self.values_by_id.items()}
         table = pd.DataFrame.from_dict(rows, orient="index")
         table.index.name = "tensor"

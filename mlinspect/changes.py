@@ -1,0 +1,292 @@
+"""The half of a model that gives changed copies of it, and writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from mlinspect import edit, extract, ir, save
+
+
+class Changes:
+    """A network under a name, with methods that give another of the same class.
+
+    The network stays what it is: a changed copy shares with it all that was not changed.
+    """
+
+    def __init__(self, network: ir.Network, name: str = "", nbytes: int = 0) -> None:
+        self.network = network
+        self.name = name
+        self.nbytes = nbytes
+
+    def _changed(self, network: ir.Network) -> Self:
+        return type(self)(network, self.name, 0)
+
+    def with_attrs(self, layer: int | str, **attrs: Any) -> Self:
+        """A model with other attributes of a layer.
+
+        Parameters
+        ----------
+        layer : int or str
+            Index or name, as in ``model.layers``.
+        **attrs
+            New values, by the names in ``model.attrs``.
+
+        Returns
+        -------
+        Model
+            The shapes and types behind the layer are found anew.
+
+        Raises
+        ------
+        InputError
+            No such layer, or several of that name; values that contradict the layer's weights; or a layer further on
+            could not be computed any more.
+        SchemaError
+            No such attribute, or a value that does not fit it.
+
+        Examples
+        --------
+        >>> import mlinspect as mi
+        >>> model = mi.open(mi.samples.path("digits_cnn.ms"))
+        >>> changed = model.with_attrs("/stem/Conv", activation_type="RELU6")
+        >>> changed.attrs.query("layer == 0 and attr == 'activation_type'").value.item()
+        'RELU6'
+        """
+        return self._changed(edit.with_attrs(self.network, layer, **attrs))
+
+    def with_constant(self, tensor: int | str, array: np.ndarray, *, quantize: bool = False) -> Self:
+        """A model with other numbers in a constant.
+
+        Parameters
+        ----------
+        tensor : int or str
+            Id or name, as in ``model.tensors``.
+        array : ndarray
+            In the constant's stored type; of another shape only if the layers that take it allow that.
+        quantize : bool
+            The array holds real values, to be quantised as the constant is: those beyond its grid become its ends.
+
+        Returns
+        -------
+        Model
+
+        Raises
+        ------
+        InputError
+            No such constant; numbers of another type, or that do not fit its width; or a layer could not be computed
+            any more.
+
+        Examples
+        --------
+        >>> import mlinspect as mi
+        >>> model = mi.open(mi.samples.path("digits_cnn_int8.ms"))
+        >>> halved = model.with_constant("res.weight", model.dequantized["res.weight"] / 2, quantize=True)
+        >>> int(abs(model.weights["res.weight"]).max()), int(abs(halved.weights["res.weight"]).max())
+        (127, 64)
+        """
+        return self._changed(edit.with_constant(self.network, tensor, array, quantize=quantize))
+
+    def with_quant(
+        self,
+        tensor: int | str,
+        *,
+        scale: float | Sequence[float] | np.ndarray | None = None,
+        zero_point: int | Sequence[int] | np.ndarray | None = None,
+        axis: int | None = None,
+        bits: int | None = None,
+    ) -> Self:
+        """A model with other quantisation parameters of a tensor; the stored numbers of a constant stay.
+
+        Parameters
+        ----------
+        tensor : int or str
+            Id or name, as in ``model.tensors``.
+        scale : float or array of float, optional
+            Real values per step: one, or one a channel. What is not given stays as it is.
+        zero_point : int or array of int, optional
+            Stored number of real 0, likewise.
+        axis : int, optional
+            Axis that the channels lie along; where there are channels, by default the old one, or the one that the
+            layer that takes the tensor calls for.
+        bits : int, optional
+            Width of the stored numbers (MindSpore Lite).
+
+        Returns
+        -------
+        Model
+
+        Raises
+        ------
+        InputError
+            The tensor's type or format has no room for such parameters, or a constant stores numbers that `bits` do
+            not hold; the message says what to do.
+
+        See Also
+        --------
+        with_constant : with ``quantize=True`` gives the constant the numbers that fit the new parameters.
+
+        Examples
+        --------
+        >>> import mlinspect as mi
+        >>> model = mi.open(mi.samples.path("digits_cnn_u8.armnn"))
+        >>> model.with_quant("stem", zero_point=3).quant.query("name == 'stem'").zero_point.item()
+        3
+        """
+        changed = edit.with_quant(self.network, tensor, scale=scale, zero_point=zero_point, axis=axis, bits=bits)
+        return self._changed(changed)
+
+    def without(self, layer: int | str) -> Self:
+        """A model without a layer: what took its output takes its input instead.
+
+        Parameters
+        ----------
+        layer : int or str
+            Index or name, as in ``model.layers``.
+
+        Returns
+        -------
+        Model
+
+        Raises
+        ------
+        InputError
+            No such layer; it has not just one output, or no input that is no constant; or a layer further on could
+            not be computed any more.
+
+        Examples
+        --------
+        >>> import mlinspect as mi
+        >>> model = mi.open(mi.samples.path("digits_cnn.ms"))
+        >>> model.without("/Softmax").layers.name.iloc[-1]
+        '/head/Gemm'
+        """
+        return self._changed(edit.without(self.network, layer))
+
+    def rename(
+        self, layers: Mapping[int | str, str] | None = None, tensors: Mapping[int | str, str] | None = None
+    ) -> Self:
+        """A model with other names of layers or tensors.
+
+        Parameters
+        ----------
+        layers : mapping of int or str to str, optional
+            Layer, by index or name -> its new name.
+        tensors : mapping of int or str to str, optional
+            Tensor, by id or name -> its new name. Arm NN's files have no names for tensors: there they are called
+            like the layers that give them.
+
+        Returns
+        -------
+        Model
+
+        Raises
+        ------
+        InputError
+            No such layer or tensor; or names for an Arm NN model's tensors.
+
+        Examples
+        --------
+        >>> import mlinspect as mi
+        >>> model = mi.open(mi.samples.path("digits_cnn.ms"))
+        >>> model.rename(layers={"/Add": "sum"}, tensors={"image": "x"}).inputs.name.tolist()
+        ['x']
+        """
+        return self._changed(edit.rename(self.network, layers, tensors))
+
+    def with_input_shape(self, shapes: edit.Shapes) -> Self:
+        """A model for inputs of other shapes.
+
+        Parameters
+        ----------
+        shapes : sequence of int, or mapping of int or str to sequence of int
+            The new shape, if there is one input; else shapes by the inputs' positions or names.
+
+        Returns
+        -------
+        Model
+            With the shapes of all that follows found anew.
+
+        Raises
+        ------
+        InputError
+            No such input, or a layer could not be computed any more: fixed sizes, as those of a fully connected layer,
+            do not change with the input. The batch is followed into the shapes that layers hold.
+
+        Examples
+        --------
+        >>> import mlinspect as mi
+        >>> model = mi.open(mi.samples.path("digits_cnn.ms"))
+        >>> model.with_input_shape((5, 8, 8, 1)).outputs["shape"].tolist()
+        [(5, 10)]
+        """
+        return self._changed(edit.with_input_shape(self.network, shapes))
+
+    def extract(self, inputs: Sequence[int | str] | None = None, outputs: Sequence[int | str] | None = None) -> Self:
+        """The sub-graph between tensors as a model of its own.
+
+        Parameters
+        ----------
+        inputs : sequence of int or str, optional
+            Tensors, by id or name, where data shall enter; by default the inputs that the outputs need.
+        outputs : sequence of int or str, optional
+            Tensors where data shall leave; by default all outputs.
+
+        Returns
+        -------
+        Model
+            Layers, tensors and constants keep their names and ids.
+
+        Raises
+        ------
+        InputError
+            The outputs do not follow from the inputs; the message says what is missing.
+
+        Examples
+        --------
+        >>> import mlinspect as mi
+        >>> model = mi.open(mi.samples.path("digits_cnn.armnn"))
+        >>> model.extract(inputs=["block/pool"], outputs=["flatten"]).layers.name.tolist()
+        ['block/pool', 'residual/conv', 'residual/add', 'residual/relu', 'global_pool', 'flatten', 'flatten']
+        """
+        return self._changed(extract.extract(self.network, inputs, outputs))
+
+    def save(self, path: str | Path, *, release: str = "newest", weights: str = "inline") -> None:
+        """Write the model's file.
+
+        The file appears whole or not at all, and may take the place of the one that the model was read from.
+
+        Parameters
+        ----------
+        path : str or Path
+        release : {"newest", "20.08", "unchanged"}
+            Layout to write: ``"20.08"`` is what Arm NN 20.08 (Debian 12) can load, ``"unchanged"`` the layout of the
+            file that the model was read from, for a device whose runtime is as old.
+        weights : {"inline", "external"}
+            MindSpore Lite: ``"external"`` puts the large constants into a file beside the model.
+
+        Raises
+        ------
+        OSError
+            The file cannot be written there.
+        InputError
+            The format has no such release, or no such place for weights.
+        UnsupportedError
+            The layout has no words for something in the model.
+        SchemaError
+            The file would be larger than a FlatBuffer can be.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import mlinspect as mi
+        >>> model = mi.open(mi.samples.path("digits_cnn.ms")).without("/Softmax")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(f"{folder}/scores.ms")
+        ...     len(mi.open(f"{folder}/scores.ms").layers)
+        10
+        """
+        save.save(self.network, path, release=release, weights=weights)
