@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.errors import InputError, MlinspectError, SchemaError, UnsupportedError
+from mlinspect.errors import InputError, MlinspectError, SchemaError, UnsupportedError, near
 from mlinspect.execute.values import numpy_dtype
 from mlinspect.extract import with_port_layers
 from mlinspect.formats import write_armnn, write_mslite
@@ -300,14 +300,16 @@ class Builder:
         if self._format == "armnn" and name in _QUANTIZED_ARMNN and (is_quantized or name not in plain):
             return name, "QSymmS8" if name == "int8" and per_channel else _QUANTIZED_ARMNN[name]
         if name not in plain:
-            raise SchemaError(f"{self._format} has no type {name!r}; it has {', '.join(plain)}")
+            raise SchemaError(f"{self._format} has no type {name!r}; it has {', '.join(plain)}{near(name, plain)}")
         return name, plain[name]
 
     def _operand(self, operand: str | np.ndarray | Quantized, name: str) -> int:
         if not isinstance(operand, str):
             return self._constant(operand, name)
         if operand not in self._ids:
-            raise InputError(f"no tensor is called {operand!r}; there are {', '.join(self._ids)}")
+            raise InputError(
+                f"no tensor is called {operand!r}; there are {', '.join(self._ids)}{near(operand, self._ids)}"
+            )
         return self._ids[operand]
 
     def _constant(self, constant: np.ndarray | Quantized, name: str) -> int:
@@ -329,7 +331,9 @@ class Builder:
         known = ["bias" if item.name == "biases" else item.name for item in fields if item.type == "ConstTensor"]
         if stray := [key for key in constants if key not in known]:
             some = ", ".join(known) or "none"
-            raise SchemaError(f"layer {name!r}: {op} has no constant {stray[0]!r}; it has {some}")
+            raise SchemaError(
+                f"layer {name!r}: {op} has no constant {stray[0]!r}; it has {some}{near(stray[0], known)}"
+            )
         return [(key, constants[key]) for key in known if key in constants]
 
     def _result(

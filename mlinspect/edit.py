@@ -13,7 +13,7 @@ import numpy as np
 
 from mlinspect import ir
 from mlinspect.constants import find_tensor
-from mlinspect.errors import InputError, SchemaError
+from mlinspect.errors import InputError, SchemaError, near
 from mlinspect.execute.session import find_layer
 from mlinspect.execute.values import grid, numpy_dtype, quantize_constant
 from mlinspect.formats.attributes import check_attrs, checked_attrs, kind_with, repeated_attrs
@@ -71,7 +71,8 @@ def _attrs(network: ir.Network, layer: ir.Layer, attrs: Mapping[str, Any]) -> di
         schema = layout_schema(network.format, network.layout)
     except SchemaError:  # a user's own, which was given to open
         if stray := [name for name in attrs if name not in layer.attrs]:
-            raise SchemaError(f"{layer.op} has no {stray[0]!r}; it has {', '.join(layer.attrs)}") from None
+            some = f"it has {', '.join(layer.attrs)}{near(stray[0], layer.attrs)}"
+            raise SchemaError(f"{layer.op} has no {stray[0]!r}; {some}") from None
         return {**layer.attrs, **attrs}
     op = layer.op if layer.op != "MatMulFusion" or "MatMulFusion" in schema.tables else "MatMul"
     return checked_attrs(schema, network.format, op, {**layer.attrs, **attrs})
@@ -427,7 +428,7 @@ def with_input_shape(network: ir.Network, shapes: Shapes) -> ir.Network:
     for key, shape in shapes.items():
         position = names.index(key) if key in names else key
         if not isinstance(position, int) or not 0 <= position < len(ports):
-            raise InputError(f"the model has no input {key!r}; it has {', '.join(map(repr, names))}")
+            raise InputError(f"the model has no input {key!r}; it has {', '.join(map(repr, names))}{near(key, names)}")
         old = tensors[ports[position].tensor]
         size = tuple(int(n) for n in shape)
         if min(size, default=1) < 1:

@@ -244,7 +244,7 @@ class Model(Changes):
             ``"vendor"`` reproduces the arithmetic of the vendor's runtime; ``"float"`` runs the same graph on real
             (dequantised) values without rounding: the difference is the price of quantisation.
         quantize : bool
-            Float arrays for quantised inputs are real values, to be quantised first.
+            Float arrays are real values: quantised first for quantised inputs, rounded to float32 for float32 ones.
         dequantize : bool
             Give quantised outputs as real float32 values.
         step_limit : int

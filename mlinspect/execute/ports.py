@@ -25,7 +25,7 @@ def bind_inputs(network: ir.Network, inputs: Inputs, mode: str, quantize: bool) 
     mode : {"vendor", "float"}
         In ``"float"`` quantised inputs become real values.
     quantize : bool
-        Float arrays given for quantised inputs are real values, to be quantised.
+        Float arrays are real values: they are quantised for quantised inputs, and rounded to float inputs' precision.
 
     Raises
     ------
@@ -115,8 +115,11 @@ def _checked(tensor: ir.Tensor, name: str, value: Any, mode: str, quantize: bool
         )
     if mode == "float" and tensor.dtype == "float16" and array.dtype == np.float32:
         return array
+    if quantize and array.dtype.kind == dtype.kind == "f":  # real values, in whatever precision they were computed
+        array = array.astype(dtype, copy=False)
     if array.dtype != dtype:
-        raise InputError(f"input {name!r} wants dtype {dtype}, not {array.dtype}: use .astype(np.{dtype})")
+        hint = ", or pass quantize=True to give real values" if array.dtype.kind == dtype.kind == "f" else ""
+        raise InputError(f"input {name!r} wants dtype {dtype}, not {array.dtype}: use .astype(np.{dtype}){hint}")
     return dequantize_array(array, tensor) if mode == "float" and tensor.quantized else array
 
 

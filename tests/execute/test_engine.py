@@ -75,6 +75,17 @@ def test_real_values_for_a_quantised_input_need_quantize(quantized: mi.Model, im
     assert np.ptp(real) > 0
 
 
+def test_real_values_may_have_any_precision(model: mi.Model, quantized: mi.Model, image: np.ndarray) -> None:
+    for one in (model, quantized):
+        want = one.run(image, quantize=True)["output"]
+        for dtype in (np.float64, np.float16):  # sixteenths, which both hold
+            np.testing.assert_array_equal(one.run(image.astype(dtype), quantize=True)["output"], want)
+            np.testing.assert_array_equal(one.trace(image.astype(dtype), quantize=True).outputs["output"], want)
+            np.testing.assert_array_equal(one.session(image.astype(dtype), quantize=True).finish()["output"], want)
+    with pytest.raises(mi.InputError, match=r"wants dtype float32, not float64: .* or pass quantize=True"):
+        model.session(image.astype(np.float64))
+
+
 def test_only_what_is_asked_for_is_computed(
     model: mi.Model, image: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
