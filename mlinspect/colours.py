@@ -16,12 +16,13 @@ import pandas as pd
 
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
-    from pandas.io.formats.style_render import CSSStyles
 
 # black on each is readable, and bold tells bad from good without colour
 GOOD, FAIR = "background-color:#bfe3cf;color:#000", "background-color:#ffe2a6;color:#000"
 BAD = "background-color:#f4b8a6;color:#000;font-weight:bold"
 SEVERITIES = {"error": BAD, "warning": FAIR, "info": ""}
+BAR = "#4a90c880"  # half transparent, for text of either colour
+_LEFT, _WHOLE = "text-align:left;", "white-space:nowrap;"
 _READING = re.compile(r"(good|bad) (above|below) (\d+(?:\.\d+)?(?:/\d+)?)|good: 0\b")
 # words before or behind a reading that bind it to some rows: column, and what it has to hold
 _ONLY = {
@@ -113,15 +114,15 @@ def colour(styler: Styler, declared: Sequence[tuple[str, str, str, str]]) -> Sty
     reals = [str(name) for name in frame if pd.api.types.is_float_dtype(frame[name])]
     words = [str(name) for name in frame if not pd.api.types.is_numeric_dtype(frame[name])]
     styler = styler.format(dict.fromkeys(reals, "{:.4g}"), na_rep="", escape="html")
-    left: CSSStyles = [{"selector": "", "props": "text-align: left"}]
-    styler = styler.set_table_styles(dict.fromkeys(words, left))
+    left = {name: _LEFT + _WHOLE * (frame[name].dtype == "category") for name in words}
+    styler = styler.set_table_styles({name: [{"selector": "", "props": props}] for name, props in left.items()})
     readings = {name: found for name in numeric if (found := reading(about[name][1])) is not None}
     for name, found in readings.items():
         styler = styler.apply(_judged, subset=[name], frame=frame, found=found)
     for name in numeric:
         size = name not in readings and about[name][0] in _SIZES and frame[name].min() >= 0
         if size and frame[name].max() > 0:
-            styler = styler.bar(subset=[name], color="#8ab4d8", vmin=0, width=90, height=80, props="width: 7em;")
+            styler = styler.bar(subset=[name], color=BAR, vmin=0, width=90, height=80, props="width: 7em;")
     if "severity" in about:
         styler = styler.map(lambda value: SEVERITIES.get(str(value), ""), subset=["severity"])
     return styler

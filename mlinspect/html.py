@@ -11,6 +11,8 @@ from typing import Any
 
 MAX_ROWS = 100  # rows that a table shows; the DataFrame has them all
 MAX_NAME = 60  # characters of a name that are shown; the whole name is its tooltip
+# for pages that drop styles, as GitHub does: there, commas and spaces must tell apart what boxes do elsewhere
+_BETWEEN = "<span class='mli-plain'>, </span>"
 
 
 def printable(line: str) -> str:
@@ -113,10 +115,10 @@ def head(title: str, badges: Iterable[str] = ()) -> str:
     Examples
     --------
     >>> head("a&b")
-    "<div class='mli-head'><span class='mli-title'>a&amp;b</span></div>"
+    "<div class='mli-head'><b class='mli-title'>a&amp;b</b></div>"
     """
-    marks = "".join(f" <span class='mli-badge'>{escape(badge)}</span>" for badge in badges)
-    return f"<div class='mli-head'><span class='mli-title'>{escape(title)}</span>{marks}</div>"
+    marks = "".join(f"{_BETWEEN}<span class='mli-badge'>{escape(badge)}</span>" for badge in badges)
+    return f"<div class='mli-head'><b class='mli-title'>{escape(title)}</b>{marks}</div>"
 
 
 def tiles(facts: Iterable[tuple[str, str, str]]) -> str:
@@ -128,7 +130,7 @@ def tiles(facts: Iterable[tuple[str, str, str]]) -> str:
     1
     """
     cells = (
-        f"<div class='mli-tile' title='{escape(hint)}'><b>{escape(value)}</b><span>{escape(label)}</span></div>"
+        f"<div class='mli-tile' title='{escape(hint)}'><b>{escape(value)}</b> <span>{escape(label)}</span></div>"
         for label, value, hint in facts
     )
     return f"<div class='mli-tiles'>{''.join(cells)}</div>"
@@ -232,6 +234,7 @@ CSS = (
 border:1px solid var(--line);border-radius:8px;padding:12px 16px;max-width:760px;font:13px/1.5 system-ui,sans-serif}
 .mli-head{display:flex;flex-wrap:wrap;gap:6px;align-items:center;margin-bottom:10px}
 .mli-title{font-size:16px;font-weight:600;margin-right:6px;overflow-wrap:anywhere}
+.mli-plain{display:none}
 .mli-badge{background:var(--panel);color:var(--dim);border-radius:10px;padding:1px 9px;font-size:12px}
 .mli-tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(112px,1fr));gap:8px;margin-bottom:10px}
 .mli-tile{background:var(--panel);border-radius:6px;padding:6px 10px}

@@ -42,7 +42,7 @@ COLUMNS: dict[str, list[Row]] = {
         ("kind", "category", "", "the operator in the vocabulary that both formats share"),
         ("reference", "str", "", "the layer's name in the reference"),
         ("sqnr_db", "float64", "dB", "of the layer's output, errors of earlier layers included; bad below 20"),
-        ("own_db", "float64", "dB", "the same where the layer is fed the reference's values; good above 30"),
+        ("own_db", "float64", "dB", "the same where it is fed the reference's values; good above 30, bad below 20"),
         ("inherited_db", "float64", "dB", "the reference's signal against what the errors of its operands become"),
         ("mse", "float64", "real^2", "mean squared error; own + inherited + cross"),
         ("own_mse", "float64", "real^2", "of its own error"),

@@ -325,7 +325,7 @@ def _histogram(shown: Shown) -> str:
     start = low + tallest * (1 if grid else (high - low) / len(counts))
     alt = f"histogram of {shown.tensor.name}: most values, {counts.max():,}, at {_number(start)}"
     width = max(256, bars.shape[1])
-    ends = f"<span>{_number(low)}</span><span>{_number(high)}</span>"
+    ends = f"<span>{_number(low)}</span> <span>{_number(high)}</span>"
     said = f"{flat.size:,} {UNITS[shown.unit]}, logarithmic counts, tallest {counts.max():,} at {_number(start)}"
     return (
         f"<div class='mli-pic'><div class='mli-more'>{said}</div>"
