@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 from tqdm.auto import tqdm
 
 from mlinspect import ir
@@ -17,6 +16,7 @@ from mlinspect.analysis.operands import Use, by_channel, grid, network_of, param
 
 _BLOCK = 1 << 17  # elements at a time: half a megabyte of float32 stays in the second cache
 _MOST_BINS = 1 << 18  # counters at a time
+_LONG, _LONGEST = 1 << 13, 1 << 22  # bytes that Pillow counts faster than numpy; and at a time
 _SINGLE = 1 << 22  # tensors of more elements than this are summed in float32, piece by piece
 _PIECE = 1 << 13  # elements whose sums are made in float32; so short that BLAS starts no threads
 # rows of a record of moments, one column a channel; M2 to M4 are sums of powers about the mean
@@ -207,6 +207,8 @@ def _by_counting(
 def _histogram(view: np.ndarray, bins: int, advance: Advance) -> np.ndarray:
     """How often each of ``bins`` numbers occurs in each channel, of unsigned numbers (outer, channels, inner)."""
     counts = np.zeros(view.shape[1] * bins, np.int64)
+    if bins == 256 and view.shape[2] >= _LONG:
+        return _long_histogram(view, counts.reshape(-1, bins), advance)
     for channels, block in _blocks(view):
         first = np.arange(view.shape[1])[channels, None] * bins
         places = block.astype(np.intp)
@@ -214,6 +216,15 @@ def _histogram(view: np.ndarray, bins: int, advance: Advance) -> np.ndarray:
         counts += np.bincount(places.ravel(), minlength=counts.size)
         advance(block.nbytes)
     return counts.reshape(view.shape[1], bins)
+
+
+def _long_histogram(view: np.ndarray, counts: np.ndarray, advance: Advance) -> np.ndarray:
+    """:func:`_histogram` of long rows of bytes: Pillow counts one row after the other, several times as fast."""
+    for i, channel, start in np.ndindex(len(view), view.shape[1], -(-view.shape[2] // _LONGEST)):
+        row = np.ascontiguousarray(view[i, channel, start * _LONGEST : (start + 1) * _LONGEST])
+        counts[channel] += Image.frombuffer("L", (row.size, 1), row, "raw", "L", 0, 1).histogram()
+        advance(row.size)
+    return counts
 
 
 def _by_rows(
@@ -236,72 +247,83 @@ def _by_rows(
 
 
 def _floats(view: np.ndarray, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
-    """Moments of all numbers together, and the reach of each channel; large arrays by several threads."""
-    blocks, large = list(_blocks(view)), view.dtype == np.float32 and view.size > _SINGLE
-    workers = min(os.cpu_count() or 1, 4) if large else 1
-
-    def work(start: int) -> tuple[np.ndarray, np.ndarray]:
-        fast, total, reach = _Fast(), _Total(1), np.full(view.shape[1], np.nan)
-        for part, block in blocks[start::workers]:
-            flat = block.reshape(-1)
-            known = fast.add(flat) if large else None
-            if known is None:
-                total.add(slice(0, 1), _of_rows(flat.reshape(1, -1).astype(np.float64)))
-            if view.shape[1] > 1:
-                found = _reach(block) if known is None or block.shape[1] > 1 else known
-                reach[part] = np.fmax(reach[part], found)
-            advance(block.nbytes)
-        if fast.sums:
-            total.add(slice(0, 1), _merge(fast.record()[:, None]))
-        return total.record(), reach
-
-    with ThreadPoolExecutor(workers) as pool:
-        records, reaches = zip(*pool.map(work, range(workers)), strict=True)
-    return _merge(np.stack(records, axis=2)), np.fmax.reduce(reaches)
+    """Moments of all numbers together, and the reach of each channel."""
+    sums = _SingleSums() if view.dtype == np.float32 and view.size > _SINGLE else None
+    total, reach = _Total(1), np.full(view.shape[1], np.nan)
+    for part, block in _blocks(view):
+        flat = block.reshape(-1)
+        low, high = (flat.min(), flat.max()) if block.shape[1] == 1 else _extremes(block)
+        if sums is None or not sums.add(flat, np.min(low), np.max(high)):
+            total.add(slice(0, 1), _of_rows(flat.reshape(1, -1).astype(np.float64)))
+        reach[part] = np.fmax(reach[part], _reach(block, low, high))
+        advance(block.nbytes)
+    if sums is not None:
+        total.add(slice(0, 1), sums.record())
+    return total.record(), reach
 
 
-class _Fast:
+class _SingleSums:
     """Sums of powers of many float32 numbers, at about the speed that memory has."""
 
     def __init__(self) -> None:
-        self.sums: list[tuple[Any, ...]] = []  # pieces: their length, sums of powers about 0, extremes, zeros
+        self._counts: list[int | np.ndarray] = []
+        self._sums: list[tuple[np.ndarray, ...]] = []  # of powers about 0, one a piece
+        self._extremes: list[tuple[float, float]] = []
+        self._zeros = 0
         self._ones, self._squares = np.ones(_PIECE, np.float32), np.empty(_BLOCK, np.float32)
+        # ends of blocks, filled up with zeros
+        self._ends, self._lengths = np.zeros((_BLOCK // _PIECE, _PIECE), np.float32), []
 
-    def add(self, x: np.ndarray) -> float | None:
-        """Take a block of numbers and give its largest magnitude; None where it cannot be summed in float32."""
-        whole = x.size // _PIECE * _PIECE
-        found = [self._sums(part) for part in (x[:whole].reshape(-1, _PIECE), x[whole:].reshape(1, -1)) if part.size]
-        if None in found:
-            return None
-        self.sums += [sums for sums in found if sums is not None]
-        return max(max(-sums[5], sums[6]) for sums in found if sums is not None)
-
-    def _sums(self, pieces: np.ndarray) -> tuple[Any, ...] | None:
-        count, n = pieces.shape
-        s1 = np.vecdot(pieces, self._ones[:n])  # the slowest first: meanwhile the numbers come into the cache
-        low, high = float(pieces.min()), float(pieces.max())
+    def add(self, x: np.ndarray, low: float, high: float) -> bool:
+        """Take a block of numbers from ``low`` to ``high``, unless float32 is too small or too coarse for its sums."""
         if not (-1e8 < low <= high < 1e8 and high - low > 1e-8):  # fourth powers would leave float32's range, or NaN
-            return None
-        squares = np.square(pieces, out=self._squares[: pieces.size].reshape(count, n))
-        s2 = np.vecdot(pieces, pieces)
-        if 17 * float(s1 @ s1) > n * float(s2.sum()):  # far from 0, digits would be lost
-            return None
-        zeros = pieces.size - np.count_nonzero(pieces) if squares.min() == 0 else 0
-        return n, s1, s2, np.vecdot(squares, pieces), np.vecdot(squares, squares), low, high, zeros
+            return False
+        whole = x.size // _PIECE * _PIECE
+        pieces, end = x[:whole].reshape(-1, _PIECE), x[whole:]
+        s1, s2 = pieces @ self._ones, np.vecdot(pieces, pieces)
+        if 17 * (s1 @ s1) >= _PIECE * np.add.reduce(s2):  # far from 0 digits would be lost
+            return False
+        squares = self._take(_PIECE, pieces, s1, s2)
+        if squares.min() == 0:
+            self._zeros += np.count_nonzero(pieces == 0)
+        if end.size:
+            row = self._ends[len(self._lengths)]
+            row[: end.size], row[end.size :] = end, 0
+            self._lengths.append(end.size)
+            self._zeros += np.count_nonzero(end == 0)
+            if len(self._lengths) == len(self._ends):
+                self._take_ends()
+        self._extremes.append((low, high))
+        return True
+
+    def _take(self, counts: int | np.ndarray, pieces: np.ndarray, s1: np.ndarray, s2: np.ndarray) -> np.ndarray:
+        squares = np.square(pieces, out=self._squares[: pieces.size].reshape(pieces.shape))
+        self._sums.append((s1, s2, np.vecdot(squares, pieces), np.vecdot(squares, squares)))
+        self._counts.append(counts)
+        return squares
+
+    def _take_ends(self) -> None:
+        pieces = self._ends[: len(self._lengths)]
+        self._take(np.array(self._lengths), pieces, pieces @ self._ones, np.vecdot(pieces, pieces))
+        self._lengths.clear()
 
     def record(self) -> np.ndarray:
-        """Moments of the pieces; the extremes are those of all, the zeros of all stand at the first."""
-        lengths, *sums, low, high, zeros = zip(*self.sums, strict=True)
-        s1, s2, s3, s4 = (np.concatenate(parts).astype(np.float64) for parts in sums)
-        n = np.repeat(lengths, [len(part) for part in sums[0]])
+        """Moments of all together."""
+        if not self._sums:
+            return _Total(1).record()
+        self._take_ends()
+        s1, s2, s3, s4 = (np.concatenate(sums).astype(np.float64) for sums in zip(*self._sums, strict=True))
+        n = np.concatenate([np.broadcast_to(n, len(s[0])) for n, s in zip(self._counts, self._sums, strict=True)])
         mean = s1 / n
         record = np.zeros((10, len(s1)))
-        record[COUNT], record[MEAN], record[LOW], record[HIGH] = n, mean, min(low), max(high)
-        record[ZEROS, 0] = sum(zeros)
-        record[M2] = s2 - n * mean**2
-        record[M3] = s3 - 3 * mean * s2 + 2 * n * mean**3
-        record[M4] = s4 - 4 * mean * s3 + 6 * mean**2 * s2 - 3 * n * mean**4
-        return record
+        record[COUNT], record[MEAN] = n, mean
+        record[M2] = s2 - mean * s1
+        record[M3] = s3 - 3 * mean * s2 + 2 * mean**2 * s1
+        record[M4] = s4 - 4 * mean * s3 + 6 * mean**2 * s2 - 3 * mean**3 * s1
+        merged = _merge(record[:, None])
+        merged[ZEROS] = self._zeros
+        merged[LOW], merged[HIGH] = np.min(self._extremes), np.max(self._extremes)
+        return merged
 
 
 class _Total:
@@ -330,14 +352,18 @@ class _Total:
         return self._record
 
 
-def _reach(block: np.ndarray) -> np.ndarray:
-    """Largest finite magnitude of each channel of (outer, channels, inner)."""
+def _extremes(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest number of each channel of (outer, channels, inner)."""
     if block.shape[0] == 1 or block.shape[2] == 1:  # numpy is slow along two axes at once
         flat, axis = (block[0], 1) if block.shape[0] == 1 else (block[:, :, 0], 0)
-        reach = np.maximum(-flat.min(axis=axis), flat.max(axis=axis))
-    else:
-        reach = np.maximum(-block.min(axis=(0, 2)), block.max(axis=(0, 2)))
-    if not np.isfinite(reach).all():
+        return flat.min(axis=axis), flat.max(axis=axis)
+    return block.min(axis=(0, 2)), block.max(axis=(0, 2))
+
+
+def _reach(block: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Largest finite magnitude of each channel."""
+    reach = np.maximum(-low, high)
+    if not np.max(reach) < np.inf:
         finite = np.where(np.isfinite(block), np.abs(block), np.nan)
         reach = np.fmax.reduce(np.fmax.reduce(finite, axis=2), axis=0)
     return reach

@@ -170,6 +170,10 @@ def test_blocks_give_the_same_counts(monkeypatch):
     monkeypatch.setattr(module, "_MOST_BINS", 3 * 256)
     for by, table in zip(("tensor", "channel"), want, strict=True):
         pd.testing.assert_frame_equal(stats(network(tensor), by=by), table)
+    monkeypatch.setattr(module, "_LONG", 1)  # every row by Pillow
+    monkeypatch.setattr(module, "_LONGEST", 5)
+    for by, table in zip(("tensor", "channel"), want, strict=True):
+        pd.testing.assert_frame_equal(stats(network(tensor), by=by), table)
 
 
 def test_what_is_clipped_lies_beyond_the_extremes_that_a_range_is_made_for():
