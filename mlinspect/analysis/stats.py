@@ -272,7 +272,7 @@ class _SingleSums:
         self._zeros = 0
         self._ones, self._squares = np.ones(_PIECE, np.float32), np.empty(_BLOCK, np.float32)
         # ends of blocks, filled up with zeros
-        self._ends, self._lengths = np.zeros((_BLOCK // _PIECE, _PIECE), np.float32), []
+        self._ends, self._lengths = np.zeros((_BLOCK // _PIECE, _PIECE), np.float32), list[int]()
 
     def add(self, x: np.ndarray, low: float, high: float) -> bool:
         """Take a block of numbers from ``low`` to ``high``, unless float32 is too small or too coarse for its sums."""
@@ -285,12 +285,12 @@ class _SingleSums:
             return False
         squares = self._take(_PIECE, pieces, s1, s2)
         if squares.min() == 0:
-            self._zeros += np.count_nonzero(pieces == 0)
+            self._zeros += int(np.count_nonzero(pieces == 0))
         if end.size:
             row = self._ends[len(self._lengths)]
             row[: end.size], row[end.size :] = end, 0
             self._lengths.append(end.size)
-            self._zeros += np.count_nonzero(end == 0)
+            self._zeros += int(np.count_nonzero(end == 0))
             if len(self._lengths) == len(self._ends):
                 self._take_ends()
         self._extremes.append((low, high))
