@@ -16,6 +16,7 @@ import pandas as pd
 from mlinspect import card, tables
 from mlinspect.analysis import columns
 from mlinspect.analysis.cost import cost
+from mlinspect.analysis.findings import LOOKS
 from mlinspect.analysis.lint import lint
 from mlinspect.analysis.stats import stats
 from mlinspect.html import printable
@@ -86,10 +87,8 @@ def _section(title: str, body: str) -> str:
 
 
 def _findings(table: pd.DataFrame) -> str:
-    if table.empty:
-        return "<p>Nothing found.</p>"
-    counts = ", ".join(f"{n} {severity}" for severity, n in table["severity"].value_counts(sort=False).items() if n)
-    return f"<p>{escape(counts)}</p>{_table(table, 'lint', columns.COLUMNS['lint'])}"
+    said = f"<p>{escape(LOOKS['lint'].heading(table).capitalize())}.</p>"
+    return said if table.empty else said + _table(table, "lint", columns.COLUMNS["lint"])
 
 
 def _quantisation(pictures: PlotAccessor, constants: pd.DataFrame) -> str:
