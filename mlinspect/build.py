@@ -16,7 +16,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +29,7 @@ from mlinspect.execute.values import numpy_dtype
 from mlinspect.extract import with_port_layers
 from mlinspect.formats import write_armnn, write_mslite
 from mlinspect.formats.armnn_tensors import DTYPES
-from mlinspect.formats.attributes import attribute_table, checked_attrs, kind_with
+from mlinspect.formats.attributes import attribute_table, check_attrs, checked_attrs, kind_with
 from mlinspect.formats.packing import VENDOR_DTYPES
 from mlinspect.formats.records import layout_schema
 from mlinspect.infer import as_given, run_alone, sizes
@@ -165,39 +166,42 @@ class Builder:
         InputError
             No such tensor, or operands that do not fit together.
         """
-        table = attribute_table(self._schema, self._format, op)
-        constants = {key: attrs.pop(key) for key in list(attrs) if isinstance(attrs[key], np.ndarray | Quantized)}
-        if self._format == "mslite" and constants:  # vectors among the attributes
-            attrs |= {key: value.tolist() for key, value in constants.items() if isinstance(value, np.ndarray)}
-            constants = {}
-        operands: list[str | np.ndarray | Quantized] = list(inputs)
-        if not any(isinstance(operand, str) for operand in operands) and op != "Constant":
-            if self._last is None:
-                raise InputError(f"layer {name!r} has no input yet: begin with input(...)")
-            operands.insert(0, self._tensors[self._last].name)
-        members = self._members(op, name, constants)
-        slots = [self._operand(operand, f"{name}/input_{i}") for i, operand in enumerate(operands)]
-        slots += [self._constant(constant, f"{name}/{member}") for member, constant in members]
-        if op == "FullyConnected" or op in WEIGHTS_AS_INPUTS:
-            if any(item.name == "biasEnabled" for item in self._schema.tables[table or ""].fields):
-                attrs.setdefault("biasEnabled", len(slots) > 2)
-            members = []
-        if op == "Concat" and self._format == "armnn" and "viewOrigins" not in attrs:
-            attrs |= self._joined([self._tensors[i].shape or () for i in slots], attrs.get("concatAxis", 0))
-        checked = checked_attrs(self._schema, self._format, op, attrs)
-        first = self._tensors[slots[0]]
-        results = [
-            self._result(op, name if outputs == 1 else f"{name}:{i}", first, dtype, scale, zero_point)
-            for i in range(outputs)
-        ]
-        layer = ir.Layer(
-            *(len(self._layers), name, op, op, 0, checked, tuple(slots), tuple(t.index for t in results)),
-            members=tuple(member for member, _ in members),
-            meta=self._meta(slots),
-        )
-        self._settle(layer, results, dtype, shape)
-        self._layers.append(replace(layer, kind=kind_with(self._format, layer, self._tensors)))
-        self._last = results[0].index
+        with self._all_or_nothing():
+            table = attribute_table(self._schema, self._format, op)
+            constants = {key: attrs.pop(key) for key in list(attrs) if isinstance(attrs[key], np.ndarray | Quantized)}
+            if self._format == "mslite" and constants:  # vectors among the attributes
+                attrs |= {key: value.tolist() for key, value in constants.items() if isinstance(value, np.ndarray)}
+                constants = {}
+            operands: list[str | np.ndarray | Quantized] = list(inputs)
+            if not any(isinstance(operand, str) for operand in operands) and op != "Constant":
+                if self._last is None:
+                    raise InputError(f"layer {name!r} has no input yet: begin with input(...)")
+                operands.insert(0, self._tensors[self._last].name)
+            members = self._members(op, name, constants)
+            slots = [self._operand(operand, f"{name}/input_{i}") for i, operand in enumerate(operands)]
+            slots += [self._constant(constant, f"{name}/{member}") for member, constant in members]
+            if op == "FullyConnected" or op in WEIGHTS_AS_INPUTS:
+                if any(item.name == "biasEnabled" for item in self._schema.tables[table or ""].fields):
+                    attrs.setdefault("biasEnabled", len(slots) > 2)
+                members = []
+            if op == "Concat" and self._format == "armnn" and "viewOrigins" not in attrs:
+                attrs |= self._joined([self._tensors[i].shape or () for i in slots], attrs.get("concatAxis", 0))
+            checked = checked_attrs(self._schema, self._format, op, attrs)
+            first = self._tensors[slots[0]]
+            results = [
+                self._result(op, name if outputs == 1 else f"{name}:{i}", first, dtype, scale, zero_point)
+                for i in range(outputs)
+            ]
+            layer = ir.Layer(
+                *(len(self._layers), name, op, op, 0, checked, tuple(slots), tuple(t.index for t in results)),
+                members=tuple(member for member, _ in members),
+                meta=self._meta(slots),
+            )
+            if self._format == "mslite":
+                check_attrs(layer, self._tensors, attrs)
+            self._settle(layer, results, dtype, shape)
+            self._layers.append(replace(layer, kind=kind_with(self._format, layer, self._tensors)))
+            self._last = results[0].index
         return self
 
     def output(self, name: str | None = None, tensor: str | None = None) -> Builder:
@@ -255,6 +259,16 @@ class Builder:
         whole = with_constant_layers(replace(bare, graphs=(replace(ends, layers=tuple(layers), outputs=exits),)))
         numbered = tuple(replace(layer, index=i) for i, layer in enumerate(whole.graphs[0].layers))
         return replace(whole, graphs=(replace(whole.graphs[0], layers=numbered),))
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """A layer that is refused leaves nothing behind, so that it can be tried again."""
+        tensors, ids = dict(self._tensors), dict(self._ids)
+        try:
+            yield
+        except Exception:
+            self._tensors, self._ids = tensors, ids
+            raise
 
     def _new(
         self,

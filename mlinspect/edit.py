@@ -240,8 +240,8 @@ def _check_quantization(network: ir.Network, tensor: ir.Tensor, q: ir.Quantizati
     if not (np.isfinite(q.scale) & (q.scale > 0)).all():
         raise InputError(f"{name}: scales must be positive and finite")
     info = np.iinfo(numpy_dtype(tensor))
-    if not 1 <= q.bits <= info.bits:
-        raise InputError(f"{name}: {q.bits} bits do not fit {tensor.vendor_dtype}")
+    if not isinstance(q.bits, int | np.integer) or not 1 <= q.bits <= info.bits:
+        raise InputError(f"{name}: {q.bits!r} bits do not fit {tensor.vendor_dtype}")
     if q.zero_point.min() < info.min or q.zero_point.max() > info.max:
         raise InputError(f"{name}: zero points of {tensor.vendor_dtype} go from {info.min} to {info.max}")
     if network.format == "armnn":
@@ -430,9 +430,10 @@ def with_input_shape(network: ir.Network, shapes: Shapes) -> ir.Network:
         if not isinstance(position, int) or not 0 <= position < len(ports):
             raise InputError(f"the model has no input {key!r}; it has {', '.join(map(repr, names))}{near(key, names)}")
         old = tensors[ports[position].tensor]
-        size = tuple(int(n) for n in shape)
-        if min(size, default=1) < 1:
-            raise InputError(f"input {names[position]!r} cannot have the shape {size}")
+        size = tuple(shape) if isinstance(shape, Sequence | np.ndarray) else (shape,)
+        if not all(isinstance(n, int | np.integer) and n >= 1 for n in size):
+            raise InputError(f"input {names[position]!r} cannot have the shape {shape!r}: give sizes of 1 or more")
+        size = tuple(int(n) for n in size)
         moved[old.index] = (old.shape, size)
         tensors[old.index] = replace(old, shape=size)
     changed = with_batch(replace(network, tensors=tensors), moved)

@@ -164,6 +164,12 @@ def test_errors_help():
         build.armnn().input("x", (1, 4)).layer("StandIn", "s")
     with pytest.raises(InputError, match="two tensors called 'x'"):
         build.mslite().input("x", (1,)).input("x", (1,))
+    x = build.mslite().input("x", (1, 4, 4, 2))
+    for name, value in (("kernel_size", (5, 5)), ("stride", (1,)), ("group", 2)):
+        with pytest.raises(InputError, match=f"layer 0 'c': {name}"):
+            x.layer("Conv2DFusion", "c", np.ones((2, 3, 3, 2), np.float32), **{name: value})
+    again = x.layer("Conv2DFusion", "c", np.ones((2, 3, 3, 2), np.float32), kernel_size=(3, 3)).output().model()
+    assert again.tensors.name.tolist() == ["x", "c/input_1", "c"]  # what was refused left nothing behind
     with pytest.raises(InputError, match="no input yet"):
         build.mslite().layer("Abs", "a")
     with pytest.raises(InputError, match="no output"):

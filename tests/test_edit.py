@@ -438,8 +438,9 @@ def test_shapes_that_do_not_fit(ms):
         edit.with_input_shape(dense.network, (2, 5))
     with pytest.raises(InputError, match=r"no input 'picture'; it has 'image'"):
         edit.with_input_shape(ms.network, {"picture": (1, 8, 8, 1)})
-    with pytest.raises(InputError, match="cannot have the shape"):
-        edit.with_input_shape(ms.network, (0, 8, 8, 1))
+    for shape in ((0, 8, 8, 1), ("a", 8), None, 3.5):
+        with pytest.raises(InputError, match="cannot have the shape"):
+            edit.with_input_shape(ms.network, shape)
 
 
 # ---- inference of shapes -------------------------------------------------------------------------------------------

@@ -311,6 +311,8 @@ class Session:
             Later, when the layer is computed: the function gives too many or too few arrays, or one whose shape or
             type is not what the layer declares.
         """
+        if not callable(function):
+            raise InputError(f"a function must take the place of layer {layer!r}, not {type(function).__name__}")
         inner = [step.layer for routine in self._start.graphs.values() for step in routine.steps]
         found = layer_among([*self.layers, *inner], layer)
         if found in self.layers[: self.position] and found not in inner:

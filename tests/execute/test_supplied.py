@@ -109,6 +109,11 @@ def test_inputs_of_another_shape_go_through_a_function() -> None:
     np.testing.assert_allclose(model.with_input_shape(BATCH.shape).run(BATCH)["probability"][:1], want, rtol=1e-5)
 
 
+def test_what_is_no_function_is_refused_at_once() -> None:
+    with pytest.raises(mi.InputError, match="a function must take the place of layer '/Add', not int"):
+        mi.open(mi.samples.path("digits_cnn.ms")).session(REAL).replace("/Add", 3)
+
+
 def test_unknown_format() -> None:
     with pytest.raises(ValueError, match="did you mean 'mslite'"):
         mi.register_op("mslte", "AddFusion")
