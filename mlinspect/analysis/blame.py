@@ -13,12 +13,13 @@ import pandas as pd
 from mlinspect import ir
 from mlinspect.analysis.bridge import Bridge, Run, equal
 from mlinspect.analysis.columns_runs import frame
+from mlinspect.analysis.compare import known_mode
 from mlinspect.analysis.findings import result
 from mlinspect.analysis.samples import Sample, portable, samples_for, spread
 from mlinspect.errors import InputError
 from mlinspect.execute.conditions import real_values
 from mlinspect.execute.ports import Inputs, output_names
-from mlinspect.execute.programs import MODES, Programs
+from mlinspect.execute.programs import Programs
 from mlinspect.execute.values import quantize_array
 from mlinspect.kernels.agreement import Agreement, agreement, decibels
 
@@ -33,7 +34,8 @@ class _Setup:
 
     @cached_property
     def bridge(self) -> Bridge:
-        return Bridge(self.a, self.b, self.modes, self.sample)
+        with np.errstate(all="ignore"):
+            return Bridge(self.a, self.b, self.modes, self.sample)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "bridge"}
@@ -47,9 +49,7 @@ def is_quantized(network: ir.Network) -> bool:
 def _setup(model: Any, reference: Any, inputs: Any, shares: bool) -> tuple[_Setup, list[Sample]]:
     mode = "vendor"
     if isinstance(reference, str):
-        if reference not in MODES:
-            raise InputError(f"{reference!r} is no mode: use one of {', '.join(map(repr, MODES))}")
-        reference, mode = model, reference
+        reference, mode = model, known_mode(reference)
     for one in (model, reference):
         if not hasattr(one, "network"):
             raise InputError(f"{one!r} is no model: open it with mlinspect.open first")
@@ -270,6 +270,8 @@ def sensitivity(
 
 
 def _accuracy(labels: np.ndarray, samples: int) -> Metric:
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise InputError("the metric is a function of the outputs, or an array of labels, integers")
     if labels.shape != (samples,):
         raise InputError(f"{samples} samples want as many labels, not {list(labels.shape)}")
     return lambda outputs: float((next(iter(outputs.values())).reshape(samples, -1).argmax(1) == labels).mean())

@@ -211,8 +211,9 @@ class Run:
             self.bring(side, read)
         for step in stretch.steps:
             advance(this.program, env, step)
-        if not stretch.steps:  # an input
-            env[tensor] = self.fed[side][tensor]
+        if not stretch.steps:
+            given = self.fed[side] if tensor in self.fed[side] else this.program.constants
+            env[tensor] = given[tensor]
         self.values[1 - side].pop(self.bridge.sides[1 - side].tensors[position], None)
         self.made[position] = side
 

@@ -145,10 +145,10 @@ def samples_of(one: Operand, other: Operand, inputs: Inputs | Sequence[Any] | No
 
 def operands(a: Any, b: Any, modes: tuple[str, str]) -> tuple[Operand, Operand]:
     """What stands on either side; a mode's name in b's place is model `a` in that mode."""
+    if isinstance(modes, str) or len(modes) != 2 or not set(modes) <= set(MODES):
+        raise InputError(f"modes={modes!r} is no pair of {' and '.join(map(repr, MODES))}, one for each side")
     if isinstance(b, str):
-        if b not in MODES:
-            raise InputError(f"{b!r} is no mode: use one of {', '.join(map(repr, MODES))}")
-        b, modes = a, (modes[0], b)
+        b, modes = a, (modes[0], known_mode(b))
     if isinstance(a, Dump) or isinstance(b, Dump):
         one, other = (None if isinstance(x, Dump) else _operand(x, mode) for x, mode in zip((a, b), modes, strict=True))
         if one is None and other is None:
@@ -158,6 +158,15 @@ def operands(a: Any, b: Any, modes: tuple[str, str]) -> tuple[Operand, Operand]:
             return _of_dump(a, other.network), other
         return one, _of_dump(b, one.network)
     return _operand(a, modes[0]), _operand(b, modes[1])
+
+
+def known_mode(name: str) -> str:
+    """A mode's name in a model's place, checked."""
+    if name not in MODES:
+        raise InputError(
+            f"{name!r} is no mode: use one of {', '.join(map(repr, MODES))}, or what mlinspect.open gives for a file"
+        )
+    return name
 
 
 def _operand(source: Any, mode: str) -> Operand:

@@ -103,7 +103,8 @@ def error_picture(
     """
     pictures = []
     for want, got in _values(a, b, layer, inputs, modes):
-        squares = (got.astype(np.float64) - want) ** 2
+        with np.errstate(invalid="ignore", over="ignore"):  # infinite values show as NaN
+            squares = (got.astype(np.float64) - want) ** 2
         # batch and channels away; of what is left, the last axis is the width
         picture = squares.mean(axis=(0, -1)) if squares.ndim > 2 else squares.reshape(-1, squares.shape[-1]).mean(0)
         pictures.append(picture.reshape(-1, picture.shape[-1]))
@@ -166,6 +167,8 @@ def margins(
     >>> bool(table.agree.all()), int(table.rank_b.max())
     (True, 1)
     """
+    if k < 1:
+        raise InputError(f"k={k}: at least one class is compared")
     one, other = operands(a, b, modes)
     ports = one.network.graphs[0].outputs
     names = output_names(ports)
@@ -174,13 +177,17 @@ def margins(
             f"there is no output {output!r}; the outputs are {', '.join(map(repr, names))}{near(output, names)}"
         )
     position = 0 if output is None else names.index(output)
+    if position >= min(len(ports), len(other.network.graphs[0].outputs)):
+        raise InputError(f"the two models have no output {position} in common")
     tensors = [side.network.graphs[0].outputs[position].tensor for side in (one, other)]
     steps = [_step(side, tensor) for side, tensor in zip((one, other), tensors, strict=True)]
     rows = []
     for number, sample in enumerate(samples_of(one, other, inputs)):
         scores = []
         for side, tensor in zip((one, other), tensors, strict=True):
-            values, _ = side.run(sample, [tensor])
+            values, failed = side.run(sample, [tensor])
+            if tensor not in values:
+                raise InputError("; ".join(["the scores were not computed", *dict.fromkeys(failed.values())]))
             scores.append(real_values(values[tensor], side.network.tensors[tensor]).reshape(-1).astype(np.float64))
         if scores[0].shape != scores[1].shape:
             raise InputError(f"{scores[0].size} and {scores[1].size} scores cannot be compared")
@@ -197,7 +204,8 @@ def _step(side: Operand, tensor: int) -> float:
 
 def _decision(a: np.ndarray, b: np.ndarray, step_a: float, step_b: float, k: int) -> dict[str, Any]:
     order_a, order_b = np.argsort(-a, kind="stable"), np.argsort(-b, kind="stable")
-    margin_a, margin_b = (float(x[o[0]] - x[o[min(1, len(o) - 1)]]) for x, o in ((a, order_a), (b, order_b)))
+    with np.errstate(invalid="ignore"):  # of infinite scores the margin is NaN
+        margin_a, margin_b = (float(x[o[0]] - x[o[min(1, len(o) - 1)]]) for x, o in ((a, order_a), (b, order_b)))
     common = len(set(order_a[:k].tolist()) & set(order_b[:k].tolist()))
     return {
         "top_a": order_a[0],

@@ -67,7 +67,6 @@ def _split(network: ir.Network, inputs: Any) -> list[Sample]:
     if not isinstance(inputs, Mapping):
         raise InputError(f"inputs are arrays, by name or in order, not {type(inputs).__name__}: see Model.run")
     given = {key: np.asarray(value) for key, value in inputs.items()}
-    given = {key: array.astype(np.float32) if array.dtype == np.float64 else array for key, array in given.items()}
     tensors = [network.tensors[port.tensor] for port in ports]
     named = {port.name: tensor for port, tensor in zip(ports, tensors, strict=True)} | dict(enumerate(tensors))
     counts = {_count(named[key], array) for key, array in given.items() if key in named} - {0}
@@ -154,7 +153,10 @@ def feeds(network: ir.Network, sample: Sample, mode: str) -> dict[int, np.ndarra
         # MindSpore Lite takes float32 for float16
         real = tensor.quantized or (network.format == "mslite" and tensor.dtype == "float16")
         dtype = np.dtype(np.float32) if real else numpy_dtype(tensor)
-        ready[position] = array.astype(dtype) if array.dtype != dtype and dtype.kind in "iuf" else array
+        whole = array.dtype.kind in "iu"  # indices may become float, but not the other way
+        with np.errstate(over="ignore"):  # beyond float16's range is infinity
+            fits = dtype.kind == "f" or (whole and dtype.kind in "iu")
+            ready[position] = array.astype(dtype, copy=False) if fits else array
     return bind_inputs(network, ready, mode, quantize=True)
 
 

@@ -270,6 +270,18 @@ def test_what_makes_no_sense_is_refused() -> None:
         blame(model, "exact", CALIBRATION[:1])
     with pytest.raises(mi.InputError, match=r"2 samples want as many labels, not \[3\]"):
         sensitivity(model, CALIBRATION[:2], np.arange(3))
+    with pytest.raises(mi.InputError, match="a function of the outputs, or an array of labels"):
+        sensitivity(model, CALIBRATION[:2], "accuracy")
+
+
+def test_a_model_that_gives_a_constant() -> None:
+    net = mi.build.mslite().input("x", (1, 2)).layer("ReduceFusion", "sum", np.int32([1]), mode="ReduceSum")
+    network = net.output("y").model().network
+    fixed = network.tensors[network.graphs[0].layers[0].inputs[1]]
+    graph = replace(network.graphs[0], outputs=(*network.graphs[0].outputs, ir.Port("axes", fixed.index)))
+    model = mi.Model(replace(network, graphs=(graph,)))
+    table = blame(model, "float", np.ones((1, 2), np.float32))
+    assert (table.own_mse == 0).all()
 
 
 # --- sensitivity --------------------------------------------------------------------------------------------------

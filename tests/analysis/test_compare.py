@@ -292,6 +292,11 @@ def test_what_cannot_be_compared_is_said() -> None:
         compare(model, model)
     with pytest.raises(mi.InputError, match="'exact' is no mode"):
         compare(model, "exact", IMAGES)
+    with pytest.raises(mi.InputError, match=r"'net.ms' is no mode.*mlinspect.open"):
+        compare(model, "net.ms", IMAGES)
+    for modes in ("float", ("vendor",), ("vendor", "exact")):
+        with pytest.raises(mi.InputError, match="is no pair of 'vendor' and 'float'"):
+            compare(model, model, IMAGES, modes=modes)
     with pytest.raises(mi.InputError, match="wants shape"):
         compare(model, model, IMAGES[:, :4])
     with pytest.raises(mi.InputError, match="no input 'nobody'"):

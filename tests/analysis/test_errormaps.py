@@ -132,3 +132,5 @@ def test_what_cannot_be_shown() -> None:
         error_picture(a, b, "/Add")
     with pytest.raises(mi.InputError, match="no output 'nobody'; the outputs are 'probability'"):
         margins(a, b, IMAGES, output="nobody")
+    with pytest.raises(mi.InputError, match="at least one class"):
+        margins(a, b, IMAGES, k=0)
