@@ -130,7 +130,7 @@ _WEIGHTS = ("name_a", "name_b", "kind", "role", "matched")
 _DISTANCE = ("elements", "sqnr_db", "cosine", "max_abs_error", "bias", "kl")
 LOOKS = {
     "compare": _Look(
-        _compared, ("name_a", "name_b", "kind", "sqnr_db", "cosine", "max_abs", "equal", "divergent", "first", "note")
+        _compared, ("name_a", "name_b", "kind", "sqnr_db", "cosine", "max_abs", "equal", "divergent", "note")
     ),
     "blame": _Look(_blamed, ("name", "kind", "sqnr_db", "own_db", "inherited_db", "share")),
     "weight_pairs": _Look(_weighed, (*_WEIGHTS, *_DISTANCE)),
