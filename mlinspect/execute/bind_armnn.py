@@ -39,7 +39,7 @@ RANKS = {
 }
 
 
-def as_optimized(network: ir.Network) -> ir.Network:
+def as_loaded(network: ir.Network) -> ir.Network:
     """The network with what Arm NN's ``Optimize`` changes before any backend sees it.
 
     An 8-bit unsigned softmax always gets scale 1/256 and zero point 0, whatever the file says (with a warning).
@@ -81,6 +81,25 @@ def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | Non
         return _compute(entry, call, real)
 
     return bind
+
+
+def loader(network: ir.Network, mode: str) -> Callable[[ir.Tensor], np.ndarray]:
+    """Gives ``load(tensor)``: a constant's numbers as stored, or in float mode as the real values."""
+
+    def load(tensor: ir.Tensor) -> np.ndarray:
+        array = tensor.array
+        assert array is not None
+        return dequantize_array(array, tensor) if mode == "float" and tensor.quantized else array
+
+    return load
+
+
+def reference_of(network: ir.Network, layer: ir.Layer) -> str:
+    """Whose arithmetic a layer follows: the vendor's, the operator's published definition, a user's, or nobody's."""
+    if layer.kind in ("input", "output", "constant"):
+        return "vendor"
+    entry = find_op("armnn", layer)
+    return "none" if entry is None else entry.reference
 
 
 def _checked(entry: Op, layer: ir.Layer) -> Callable[..., tuple[np.ndarray, ...]]:

@@ -37,6 +37,11 @@ _WEIGHT_QUANT = ("QUANT_WEIGHT", "WeightQuant")
 _TAKES_HANDLE = ("Switch", "SwitchLayer", "Call")
 
 
+def as_loaded(network: ir.Network) -> ir.Network:
+    """The network as the runtime sees it once it has loaded the file: as it is."""
+    return network
+
+
 def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | None]:
     """Gives ``bind(layer)`` for one network and mode."""
     consumers: dict[int, set[str]] = {}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
 from mlinspect import ir
 from mlinspect.errors import near
-from mlinspect.execute import bind_armnn, bind_mslite, registry
+from mlinspect.execute import registry
 from mlinspect.execute.engine import STEP_LIMIT, Compute, Program, plan
-from mlinspect.execute.values import dequantize_array
 
 MODES = ("vendor", "float")
 
@@ -26,7 +27,7 @@ class Programs:
     """
 
     def __init__(self, network: ir.Network) -> None:
-        self.network = bind_armnn.as_optimized(network) if network.format == "armnn" else network
+        self.network = _binding(network).as_loaded(network)
         self._registry = registry.changes()
         self._binders: dict[str, tuple[Callable[[ir.Layer], Compute | None], Callable[[ir.Tensor], np.ndarray]]] = {}
         self._programs: dict[tuple[str, tuple[int, ...]], Program] = {}
@@ -55,29 +56,16 @@ class Programs:
 
     def _binder(self, mode: str) -> tuple[Callable[[ir.Layer], Compute | None], Callable[[ir.Tensor], np.ndarray]]:
         """What binds a layer to its function, and what loads a constant."""
-        if self.network.format == "armnn":
-            return bind_armnn.binder(self.network, mode), _load if mode == "vendor" else _load_real
-        return bind_mslite.binder(self.network, mode), bind_mslite.loader(self.network, mode)
+        vendor = _binding(self.network)
+        return vendor.binder(self.network, mode), vendor.loader(self.network, mode)
 
 
 def references(network: ir.Network) -> dict[int, str]:
     """Whose arithmetic each layer follows: vendor, published definition, user, or none where there is no arithmetic."""
-    if network.format == "mslite":
-        return {i: bind_mslite.reference_of(network, layer) for i, layer in network.layers.items()}
-    entries = {i: registry.find_op(network.format, layer) for i, layer in network.layers.items()}
-    passive = ("input", "output", "constant")
-    return {
-        i: "vendor" if network.layers[i].kind in passive else "none" if entry is None else entry.reference
-        for i, entry in entries.items()
-    }
+    vendor = _binding(network)
+    return {i: vendor.reference_of(network, layer) for i, layer in network.layers.items()}
 
 
-def _load(tensor: ir.Tensor) -> np.ndarray:
-    array = tensor.array
-    assert array is not None
-    return array
-
-
-def _load_real(tensor: ir.Tensor) -> np.ndarray:
-    array = _load(tensor)
-    return dequantize_array(array, tensor) if tensor.quantized else array
+def _binding(network: ir.Network) -> Any:
+    """``bind_armnn`` or ``bind_mslite``, with the operators of that format."""
+    return import_module(f"mlinspect.execute.bind_{network.format}")

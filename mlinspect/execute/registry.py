@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -71,9 +72,17 @@ class Op:
 
 # "mslite:int8" holds what MindSpore Lite computes otherwise when a layer's first operand is int8
 OPS: dict[str, dict[str, Op]] = {"armnn": {}, "mslite": {}, "mslite:int8": {}}
+# the modules that fill it, when somebody asks: nobody waits for the operators of a format that they do not open
+_FILLED_BY = {"armnn": "bind_armnn", "mslite": "bind_mslite", "mslite:int8": "bind_mslite"}
 # by (format, operator, layer name): a user's function for one layer
 LAYER_OPS: dict[tuple[str, str, str], Op] = {}
 _user_ops: list[Op] = []
+
+
+def operators(kind: str) -> dict[str, Op]:
+    """By name, the operators of ``"armnn"``, ``"mslite"`` or ``"mslite:int8"``."""
+    import_module(f"mlinspect.execute.{_FILLED_BY[kind]}")
+    return OPS[kind]
 
 
 def changes() -> int:
@@ -139,7 +148,7 @@ def register_op(
         entry = Op(function, stored, reference="user")
         _user_ops.append(entry)
         if layer is None:
-            OPS[model_format][name] = entry
+            operators(model_format)[name] = entry
         else:
             LAYER_OPS[model_format, name, layer] = entry
         return function
@@ -149,4 +158,4 @@ def register_op(
 
 def find_op(model_format: str, layer: ir.Layer) -> Op | None:
     """The function that computes a layer, or None."""
-    return LAYER_OPS.get((model_format, layer.op, layer.name)) or OPS[model_format].get(layer.op)
+    return LAYER_OPS.get((model_format, layer.op, layer.name)) or operators(model_format).get(layer.op)

@@ -89,7 +89,7 @@ def other_names_in(network: ir.Network, other: dict[str, str]) -> list[tuple[str
 
 def test_a_real_network_in_both_formats(models, monkeypatch: pytest.MonkeyPatch) -> None:
     """Branches stand in another order, PReLU is a StandIn in one of the two."""
-    monkeypatch.setitem(registry.OPS, "armnn", dict(registry.OPS["armnn"]))
+    monkeypatch.setitem(registry.OPS, "armnn", dict(registry.operators("armnn")))
 
     @mi.register_op("armnn", "StandIn")
     def prelu(call, x, slope):

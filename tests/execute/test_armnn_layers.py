@@ -49,7 +49,7 @@ def test_every_layer_type_of_the_schema_has_arithmetic_or_is_known_to_have_none(
     union = layout_schema("armnn", "armnn_superset").enums["Layer"]
     types = {name.removesuffix("Layer") for name in union.members.values()}
     assert len(types) == 73
-    assert types - set(registry.OPS["armnn"]) == WITHOUT_ARITHMETIC
+    assert types - set(registry.operators("armnn")) == WITHOUT_ARITHMETIC
 
 
 @pytest.mark.parametrize("op", sorted(WITHOUT_ARITHMETIC - {"Constant", "Input", "Output"}))

@@ -79,7 +79,7 @@ def test_face_landmark_runs_with_a_users_prelu(monkeypatch: pytest.MonkeyPatch) 
         model.run(data["input"])
     from mlinspect.execute import registry
 
-    monkeypatch.setitem(registry.OPS, "armnn", dict(registry.OPS["armnn"]))
+    monkeypatch.setitem(registry.OPS, "armnn", dict(registry.operators("armnn")))
 
     @mi.register_op("armnn", "StandIn")
     def prelu(call, x, slope):

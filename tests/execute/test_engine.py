@@ -90,8 +90,8 @@ def test_only_what_is_asked_for_is_computed(
     model: mi.Model, image: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed: list[str] = []
-    monkeypatch.setitem(registry.OPS, "armnn", dict(registry.OPS["armnn"]))
-    for name, entry in list(registry.OPS["armnn"].items()):
+    monkeypatch.setitem(registry.OPS, "armnn", dict(registry.operators("armnn")))
+    for name, entry in list(registry.operators("armnn").items()):
 
         def watched(call, *arrays, entry=entry):
             computed.append(call.layer.op)

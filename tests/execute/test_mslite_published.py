@@ -189,10 +189,10 @@ def test_float_mode_follows_the_definitions():
 
 
 def test_every_quirk_is_of_a_known_operator_and_says_what_is_done():
-    from mlinspect.execute.registry import OPS
+    from mlinspect.execute.registry import operators
 
     table = mi.quirks("mslite")
-    assert set(table.op) - {"all"} <= set(OPS["mslite"]) | set(OPS["mslite:int8"])
+    assert set(table.op) - {"all"} <= set(operators("mslite")) | set(operators("mslite:int8"))
     assert table.vendor_mode.str.startswith(("followed", "not followed")).all()
     assert not table.duplicated().any()
     with pytest.raises(ValueError, match="armnn"):
