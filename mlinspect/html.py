@@ -253,7 +253,7 @@ vertical-align:baseline;line-height:1.5;max-width:none;background:none;color:var
 .mli table.mli-t th{color:var(--dim);font-weight:400}
 .mli table.mli-t .mli-n{text-align:right;font-variant-numeric:tabular-nums}
 .mli table.mli-t td:last-child{width:100%}.mli table.mli-t td.mli-n:last-child{width:auto}
-.mli code.mli-c{font:12px/1.5 ui-monospace,monospace;background:none;color:inherit;padding:0}
+.mli.mli code.mli-c{font:12px/1.5 ui-monospace,monospace;background:none;color:inherit;padding:0}
 .mli-bar{height:10px;margin-top:4px;border-radius:3px;background:var(--a)}
 .mli-more{color:var(--dim);font-size:12px;padding-top:4px}.mli-notes{margin:0;padding-left:18px}
 """
