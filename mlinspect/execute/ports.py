@@ -33,12 +33,8 @@ def bind_inputs(network: ir.Network, inputs: Inputs, mode: str, quantize: bool) 
         An unknown name, a wrong number, dtype or shape.
     """
     ports = network.graphs[0].inputs
-    wanted = "; ".join(
-        f"{i}: {port.name!r} {network.tensors[port.tensor].dtype} {_shape(network.tensors[port.tensor])}"
-        for i, port in enumerate(ports)
-    )
     feeds: dict[int, np.ndarray] = {}
-    for position, value in _pairs(ports, inputs, wanted):
+    for position, value in _pairs(network, inputs):
         tensor = network.tensors[ports[position].tensor]
         if network.format == "mslite" and tensor.dtype == "float16":
             tensor = replace(tensor, dtype="float32")  # what its runtime takes while fp16 is off
@@ -54,28 +50,37 @@ def require_inputs(network: ir.Network, feeds: Mapping[int, np.ndarray], needed:
         raise InputError(f"no array was given for {', '.join(map(repr, missing))}")
 
 
-def _pairs(ports: Sequence[ir.Port], inputs: Inputs, wanted: str) -> list[tuple[int, Any]]:
+def _wanted(network: ir.Network) -> str:
+    """The inputs in words, for errors."""
+    return "; ".join(
+        f"{i}: {port.name!r} {network.tensors[port.tensor].dtype} {_shape(network.tensors[port.tensor])}"
+        for i, port in enumerate(network.graphs[0].inputs)
+    )
+
+
+def _pairs(network: ir.Network, inputs: Inputs) -> list[tuple[int, Any]]:
+    ports = network.graphs[0].inputs
     if hasattr(inputs, "__array__"):
         if len(ports) != 1:
-            raise InputError(f"one array was given, the model takes {len(ports)} ({wanted})")
+            raise InputError(f"one array was given, the model takes {len(ports)} ({_wanted(network)})")
         return [(0, inputs)]
     if isinstance(inputs, str) or not isinstance(inputs, Mapping | Sequence):
         raise InputError(
             f"inputs are a dict by name or position, a list of arrays or one array, not {_kind(inputs)}: the model "
-            f"takes {wanted or 'none, so {}'}"
+            f"takes {_wanted(network) or 'none, so {}'}"
         )
     if not isinstance(inputs, Mapping):
         if len(inputs) != len(ports):
-            raise InputError(f"{len(inputs)} arrays were given, the model takes {len(ports)} ({wanted})")
+            raise InputError(f"{len(inputs)} arrays were given, the model takes {len(ports)} ({_wanted(network)})")
         return list(enumerate(inputs))
     names = [port.name for port in ports]
     found: list[tuple[int, Any]] = []
     for key, value in inputs.items():
         if isinstance(key, str) and names.count(key) > 1:
-            raise InputError(f"{names.count(key)} inputs are called {key!r}: use positions ({wanted})")
+            raise InputError(f"{names.count(key)} inputs are called {key!r}: use positions ({_wanted(network)})")
         position = names.index(key) if key in names else key
         if not isinstance(position, int) or not 0 <= position < len(ports):
-            raise InputError(f"the model has no input {key!r}; it takes {wanted}{near(key, names)}")
+            raise InputError(f"the model has no input {key!r}; it takes {_wanted(network)}{near(key, names)}")
         if position in (given for given, _ in found):
             raise InputError(f"input {names[position]!r} is given twice, by name and by position")
         found.append((position, value))
