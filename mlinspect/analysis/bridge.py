@@ -10,7 +10,7 @@ import numpy as np
 
 from mlinspect import ir
 from mlinspect.analysis.layouts import Layout, best_layout
-from mlinspect.analysis.match import PASSING, Point, match
+from mlinspect.analysis.match import Point, match, paired_ports, passed, with_outputs
 from mlinspect.analysis.operations import MOVES
 from mlinspect.analysis.samples import Sample, feeds
 from mlinspect.errors import InputError
@@ -115,7 +115,7 @@ class Bridge:
 
     def __init__(self, a: ir.Network, b: ir.Network, modes: tuple[str, str], sample: Sample) -> None:
         self.networks, self.modes = (a, b), modes
-        points = self._with_outputs(match(a, b))
+        points = self._behind_casts(with_outputs(a, b, match(a, b)))
         self.points, self.layouts, self.shapes = self._alike(points, sample)
         self.sides = tuple(
             Side(network, mode, [(point.a, point.b)[i] for point in self.points])
@@ -127,19 +127,16 @@ class Bridge:
         if not self.outputs:
             raise InputError("the models' outputs do not match: neither by name nor by structure nor by size")
 
-    def _with_outputs(self, points: list[Point]) -> list[Point]:
-        """The points, those at the outputs moved behind the casts that follow; outputs match by position at last."""
+    def _behind_casts(self, points: list[Point]) -> list[Point]:
+        """The points, those at the outputs moved behind the casts that follow."""
         a, b = self.networks
         points = list(points)
-        for one, other in zip(a.graphs[0].outputs, b.graphs[0].outputs, strict=False):
-            before_a, before_b = _passed(a, one.tensor), _passed(b, other.tensor)
+        for one, other in paired_ports(a.graphs[0].outputs, b.graphs[0].outputs):
+            before_a, before_b = passed(a, one.tensor), passed(b, other.tensor)
             for i, point in reversed(list(enumerate(points))):
                 if point.a in before_a and point.b in before_b:
                     points[i] = replace(point, a=one.tensor, b=other.tensor)
                     break
-            else:
-                makers = _maker(a, one.tensor), _maker(b, other.tensor)
-                points.append(Point(one.tensor, other.tensor, *makers, "output"))
         return points
 
     def _alike(self, points: list[Point], sample: Sample) -> tuple[list[Point], list[Layout], list[tuple[int, ...]]]:
@@ -169,23 +166,6 @@ class Bridge:
         """A run of one sample, at its beginning."""
         fed = tuple(feeds(side.network, sample, side.mode) for side in self.sides)
         return Run(self, fed, tuple({**side.program.constants, **f} for side, f in zip(self.sides, fed, strict=True)))
-
-
-def _maker(network: ir.Network, tensor: int) -> int | None:
-    return next((layer.index for layer in network.graphs[0].layers if tensor in layer.outputs), None)
-
-
-def _passed(network: ir.Network, tensor: int) -> list[int]:
-    """A tensor and those before it that only casts and reshapes lie between."""
-    made = {t: layer for layer in network.graphs[0].layers for t in layer.outputs}
-    found = [tensor]
-    while tensor in made and made[tensor].kind in PASSING:
-        operands = [t for t in made[tensor].inputs if network.tensors[t].data is None]
-        if len(operands) != 1:
-            break
-        (tensor,) = operands
-        found.append(tensor)
-    return found
 
 
 class Run:

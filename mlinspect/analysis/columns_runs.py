@@ -29,7 +29,7 @@ COLUMNS: dict[str, list[Row]] = {
         ("tensor_b", "Int64", "tensor id", "tensor of b"),
         ("shape_a", "object", "elements", "shape in a"),
         ("shape_b", "object", "elements", "shape in b"),
-        ("matched", "category", "", "how they were paired: input, name, weights, structure; or only in a, only in b"),
+        ("matched", "category", "", "how they were paired: input, name, weights, structure, output; or only in a, b"),
         *_FIGURES,
         ("threshold_db", "float64", "dB", "what sqnr_db should not be below"),
         ("divergent", "bool", "", "sqnr_db is below the threshold, or the values cannot be compared"),

@@ -15,7 +15,7 @@ from mlinspect.analysis.columns_runs import frame
 from mlinspect.analysis.dumps import Dump
 from mlinspect.analysis.findings import result
 from mlinspect.analysis.layouts import Layout, best_layout
-from mlinspect.analysis.match import Point, behind, match, unpaired
+from mlinspect.analysis.match import Point, behind, match, unpaired, with_outputs
 from mlinspect.analysis.samples import Sample, feeds, samples_for
 from mlinspect.errors import InputError, MlinspectError
 from mlinspect.execute.conditions import real_values
@@ -122,8 +122,8 @@ def compare(
     (['stem', '/stem/Conv'], False)
     """
     one, other = operands(a, b, modes)
-    points = match(one.network, other.network)
-    samples: list[Sample] = [{}]
+    points = with_outputs(one.network, other.network, match(one.network, other.network))
+    samples = [Sample()]
     if one.runs is not None or other.runs is not None:
         samples = samples_of(one, other, inputs)
     pairs = [Pair(one, other, point) for point in points]
@@ -268,7 +268,7 @@ def _row(a: Operand, b: Operand, pair: Pair, threshold_db: float | None) -> dict
         "layer_b": point.layer_b,
         "name_a": layer_a.name if layer_a is not None else pair.tensor_a.name,
         "name_b": layer_b.name if layer_b is not None else pair.tensor_b.name,
-        "kind": layer_a.kind if layer_a is not None else "input",
+        "kind": next((layer.kind for layer in (layer_a, layer_b) if layer is not None), "input"),
         "tensor_a": point.a,
         "tensor_b": point.b,
         "shape_a": pair.shapes[0],

@@ -12,7 +12,7 @@ from mlinspect import ir
 from mlinspect.analysis.columns_runs import frame
 from mlinspect.analysis.compare import Operand, compare, operands, samples_of
 from mlinspect.analysis.layouts import best_layout
-from mlinspect.analysis.match import Point, match
+from mlinspect.analysis.match import Point, match, paired_ports
 from mlinspect.analysis.samples import Sample
 from mlinspect.errors import InputError, near
 from mlinspect.execute.conditions import real_values
@@ -177,9 +177,10 @@ def margins(
             f"there is no output {output!r}; the outputs are {', '.join(map(repr, names))}{near(output, names)}"
         )
     position = 0 if output is None else names.index(output)
-    if position >= min(len(ports), len(other.network.graphs[0].outputs)):
+    pairs = paired_ports(ports, other.network.graphs[0].outputs)
+    if position >= len(pairs):
         raise InputError(f"the two models have no output {position} in common")
-    tensors = [side.network.graphs[0].outputs[position].tensor for side in (one, other)]
+    tensors = [port.tensor for port in pairs[position]]
     steps = [_step(side, tensor) for side, tensor in zip((one, other), tensors, strict=True)]
     rows = []
     for number, sample in enumerate(samples_of(one, other, inputs)):
@@ -226,7 +227,7 @@ def _values(
     """Real values of both sides for each sample, channels last."""
     one, other = operands(a, b, modes)
     point = _point(one.network, match(one.network, other.network), layer)
-    samples: list[Sample] = [{}]
+    samples = [Sample()]
     if one.runs is not None or other.runs is not None:
         samples = samples_of(one, other, inputs)
     last: Callable[[np.ndarray], np.ndarray] = _channels_last(one.network, point.a)

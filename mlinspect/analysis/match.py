@@ -31,7 +31,7 @@ class Point:
         Tensor ids in either network.
     layer_a, layer_b : int or None
         The layers that were paired, None for inputs.
-    matched : {"input", "name", "weights", "structure"}
+    matched : {"input", "name", "weights", "structure", "output"}
     folded : tuple of tuple of int
         What one format folds into a layer, the other may compute in layers behind it: their indices in `a` and in `b`.
         The tensor is then that of the last of them.
@@ -60,7 +60,7 @@ def match(a: ir.Network, b: ir.Network) -> list[Point]:
     pairs |= dict.fromkeys(_by_operands(a, b, layers_a, layers_b, pairs), "structure")
     points = [
         Point(one.tensor, other.tensor, None, None, "input")
-        for one, other in zip(a.graphs[0].inputs, b.graphs[0].inputs, strict=False)
+        for one, other in paired_ports(a.graphs[0].inputs, b.graphs[0].inputs)
     ]
     paired_a, paired_b = {one for one, _ in pairs}, {other for _, other in pairs}
     readers_a, readers_b = _readers(a), _readers(b)
@@ -72,6 +72,42 @@ def match(a: ir.Network, b: ir.Network) -> list[Point]:
         ends_b, folded_b = _ends(b, other, readers_b, paired_b, fused_a and not fused_b)
         points += [Point(x, y, i, j, how, (folded_a, folded_b)) for x, y in zip(ends_a, ends_b, strict=False)]
     return points
+
+
+def paired_ports(a: Sequence[ir.Port], b: Sequence[ir.Port]) -> list[tuple[ir.Port, ir.Port]]:
+    """Inputs or outputs of two networks: by name where both have the same names, otherwise by position."""
+    named = {port.name: port for port in b}
+    if len(named) == len(a) == len(b) and named.keys() == {port.name for port in a}:
+        return [(port, named[port.name]) for port in a]
+    return list(zip(a, b, strict=False))
+
+
+def with_outputs(a: ir.Network, b: ir.Network, points: Sequence[Point]) -> list[Point]:
+    """The points, and those for the outputs that no pair of layers gives."""
+    found = list(points)
+    for one, other in paired_ports(a.graphs[0].outputs, b.graphs[0].outputs):
+        before_a, before_b = passed(a, one.tensor), passed(b, other.tensor)
+        if not any(point.a in before_a and point.b in before_b for point in points):
+            makers = _maker(a, one.tensor), _maker(b, other.tensor)
+            found.append(Point(one.tensor, other.tensor, *makers, "output"))
+    return found
+
+
+def _maker(network: ir.Network, tensor: int) -> int | None:
+    return next((layer.index for layer in network.graphs[0].layers if tensor in layer.outputs), None)
+
+
+def passed(network: ir.Network, tensor: int) -> list[int]:
+    """A tensor and those before it that only casts and reshapes lie between."""
+    made = {t: layer for layer in network.graphs[0].layers for t in layer.outputs}
+    found = [tensor]
+    while tensor in made and made[tensor].kind in PASSING:
+        operands = [t for t in made[tensor].inputs if network.tensors[t].data is None]
+        if len(operands) != 1:
+            break
+        (tensor,) = operands
+        found.append(tensor)
+    return found
 
 
 def _layers(network: ir.Network) -> list[ir.Layer]:

@@ -19,9 +19,14 @@ from mlinspect.errors import InputError
 from mlinspect.execute.ports import Inputs, bind_inputs
 from mlinspect.execute.values import numpy_dtype
 
-Sample = dict[int, np.ndarray]  # by position of the input
 Answer = TypeVar("Answer")
 MOST_CLIPPED = 0.01  # share of an input's values that may lie outside its range without a warning
+
+
+class Sample(dict[int, np.ndarray]):
+    """One array an input, by position, and what all inputs are called."""
+
+    names: Sequence[str] = ()
 
 
 def split(network: ir.Network, inputs: Inputs | Sequence[Any], *others: ir.Network) -> list[Sample]:
@@ -38,8 +43,8 @@ def split(network: ir.Network, inputs: Inputs | Sequence[Any], *others: ir.Netwo
 
     Returns
     -------
-    list of dict of int to ndarray
-        By position; quantised numbers have become real ones.
+    list of Sample
+        Quantised numbers have become real ones.
 
     Raises
     ------
@@ -77,7 +82,9 @@ def _split(network: ir.Network, inputs: Any) -> list[Sample]:
     samples = []
     for k in range(count):
         bound = bind_inputs(network, {key: part[k] for key, part in parts.items()}, "float", quantize=True)
-        samples.append({i: bound[tensor.index] for i, tensor in enumerate(tensors) if tensor.index in bound})
+        sample = Sample((i, bound[port.tensor]) for i, port in enumerate(ports) if port.tensor in bound)
+        sample.names = [port.name for port in ports]
+        samples.append(sample)
     return samples
 
 
@@ -129,7 +136,7 @@ def _clipped(network: ir.Network, samples: Sequence[Sample]) -> Iterator[str]:
         if q is None or limits is None or q.axis is not None or len(q.scale) != 1:
             continue
         low, high = ((limit - int(q.zero_point[0])) * float(q.scale[0]) for limit in limits)
-        arrays = [sample[position] for sample in samples if position in sample]
+        arrays = [placed[position] for placed in (_placed(network, sample) for sample in samples) if position in placed]
         step = float(q.scale[0]) / 2
         outside = sum(np.count_nonzero((array < low - step) | (array > high + step)) for array in arrays)
         share = outside / max(1, sum(array.size for array in arrays))
@@ -140,12 +147,18 @@ def _clipped(network: ir.Network, samples: Sequence[Sample]) -> Iterator[str]:
             )
 
 
+def _placed(network: ir.Network, sample: Sample) -> dict[int, np.ndarray]:
+    """A sample by position of a network's inputs: by name where both have the same names, otherwise in order."""
+    names = [port.name for port in network.graphs[0].inputs]
+    if len(set(names)) == len(names) and sorted(names) == sorted(sample.names):
+        return {names.index(sample.names[position]): array for position, array in sample.items()}
+    return {position: array for position, array in sample.items() if position < len(names)}
+
+
 def feeds(network: ir.Network, sample: Sample, mode: str) -> dict[int, np.ndarray]:
     """A sample as a model wants it, by tensor: its layout, its type, quantised where it takes quantised numbers."""
     ready: dict[str | int, np.ndarray] = {}
-    for position, array in sample.items():
-        if position >= len(network.graphs[0].inputs):
-            continue
+    for position, array in _placed(network, sample).items():
         tensor = network.tensors[network.graphs[0].inputs[position].tensor]
         if tensor.shape is not None and array.shape != tensor.shape and min(tensor.shape, default=0) > 0:
             found = layouts(array.shape, tensor.shape)

@@ -11,7 +11,7 @@ from mlinspect import constants
 from mlinspect.analysis.compare import operands
 from mlinspect.analysis.layouts import best_layout
 from mlinspect.analysis.match import match
-from mlinspect.analysis.samples import split
+from mlinspect.analysis.samples import Sample, split
 from mlinspect.execute.conditions import real_values
 from mlinspect.execute.ports import Inputs
 from mlinspect.execute.session import Session
@@ -38,7 +38,7 @@ class Reference(Mapping[int, np.ndarray]):
         points = match(one.network, other.network)
         self._network = other.network
         self._pairs = {point.a: point.b for point in points}
-        sample = split(model.network, inputs)[0] if other.runs is not None else {}
+        sample = split(model.network, inputs)[0] if other.runs is not None else Sample()
         self._values, _ = other.run(sample, list(self._pairs.values()))
         self._named = {tensor.name: tensor for tensor in other.network.tensors.values() if tensor.data is not None}
 

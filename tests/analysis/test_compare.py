@@ -392,3 +392,43 @@ def test_turned_pictures_are_no_layout() -> None:
     assert [layout.note for layout in layouts((1, 8, 8, 3), (1, 8, 8, 3))] == [""]
     assert best_layout(x.transpose(0, 2, 1, 3), x).note == ""
     assert best_layout(x[..., :2], x) is None
+
+
+# --- ports --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_layer_missing_at_the_end_is_where_they_part(side: int) -> None:
+    pair = [sample("digits_cnn.armnn"), sample("digits_cnn.ms")]
+    last = ("probability", "/Softmax")
+    pair[side] = pair[side].without(last[side])
+    table = compare(*pair, IMAGES)
+    first = table[table["first"]].iloc[0]
+    assert first.matched == "output"
+    assert last[1 - side] in (first.name_a, first.name_b)
+    assert table.divergent.sum() == 1
+
+
+def difference(vendor: Any, op: str, turned: bool) -> mi.Model:
+    """p - q and p + q, with inputs and outputs in either order."""
+    net = vendor()
+    for name in ("q", "p") if turned else ("p", "q"):
+        net = net.input(name, (1, 4))
+    add, sub = ("Addition", "Subtraction") if op == "armnn" else ("AddFusion", "SubFusion")
+    net = net.layer(sub, f"{op} less", "p", "q").layer(add, f"{op} more", "p", "q")
+    ends = [("less", f"{op} less"), ("more", f"{op} more")]
+    for name, tensor in reversed(ends) if turned else ends:
+        net = net.output(name, tensor)
+    return net.model()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_inputs_and_outputs_go_by_name(turned: bool) -> None:
+    a, b = difference(mi.build.armnn, "armnn", False), difference(mi.build.mslite, "mslite", turned)
+    p, q = np.float32([[1, 2, 3, 4]]), np.float32([[5, 7, 9, 1]])
+    for inputs in ([p, q], {"q": q, "p": p}):
+        table = compare(a, b, inputs)
+        assert (table.sqnr_db == np.inf).all()
+        pairs = dict(zip(table.name_a, table.name_b, strict=True))
+        assert pairs == {"p": "p", "q": "q", "armnn less": "mslite less", "armnn more": "mslite more"}
+        assert (mi.blame(a, b, inputs, progress=False).mse == 0).all()
