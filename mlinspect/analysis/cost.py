@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -37,6 +37,7 @@ class Cost(pd.DataFrame):
 
     _liveness: pd.DataFrame
     _network: ir.Network
+    _metadata: ClassVar[list[str]] = ["_liveness", "_network"]  # what pandas keeps in a pickle, too
 
     @property
     def _constructor(self) -> type[pd.DataFrame]:

@@ -38,12 +38,13 @@ def accumulated(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
     ax.plot(table.index, values, color=BLUE, marker="o", markersize=4, linewidth=1.2)
     same = np.isinf(table.sqnr_db) & (table.sqnr_db > 0)
     if same.any():
-        ax.plot(table.index[same], values[same], "o", color=BLUE, markerfacecolor="white", label="the same")
+        ax.plot(table.index[same], values[same], "o", color=BLUE, markerfacecolor="white", label="identical")
     if "threshold_db" in table:
         ax.step(table.index, table.threshold_db, color=GREY, linewidth=0.8, where="mid", label="threshold")
     if "first" in table and table["first"].any():
         first = int(table.index[table["first"]][0])
-        ax.plot(first, values[first], "s", color=ORANGE, markersize=9, label=f"first: {plain(table.name_a[first])}")
+        name = plain(table.name_a[first])
+        ax.plot(first, values[first], "s", color=ORANGE, markersize=9, label=f"first to diverge: {name}")
     if ax.get_legend_handles_labels()[0]:
         ax.legend(frameon=False, fontsize=8)
     _names(ax, table.name_a)

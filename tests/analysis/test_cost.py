@@ -1,5 +1,6 @@
 """Costs counted by hand: operations of each kind, bundled models, memory against a brute-force search."""
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -289,6 +290,14 @@ def test_open_sizes_stay_unknown_until_shapes_are_given(name):
 def test_wrong_shapes_are_refused(shapes, message):
     with pytest.raises(InputError, match=message):
         cost(opened("digits_cnn.armnn"), shapes)
+
+
+def test_a_pickle_keeps_what_follows_from_the_table():
+    table = mi.open(mi.samples.path("digits_cnn_int8.ms")).cost()
+    again = pickle.loads(pickle.dumps(table))
+    pd.testing.assert_frame_equal(again, table)
+    assert (again.peak, again.peak_layer) == (table.peak, table.peak_layer)
+    pd.testing.assert_frame_equal(again.peak_tensors, table.peak_tensors)
 
 
 def test_columns_are_as_declared():

@@ -35,7 +35,7 @@ def test_accumulated(ax) -> None:
     assert errors.accumulated(compared().iloc[::-1], ax) is ax
     assert ax.lines[0].get_ydata().tolist() == [40, 30, 10]
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["the same", "threshold", "first: d"]
+    assert labels == ["identical", "threshold", "first to diverge: d"]
     assert ax.lines[-1].get_xydata().tolist() == [[2, 10]]
     assert [t.get_text() for t in ax.get_xticklabels()] == [r"\$x", "b", "d"]
     ax.figure.canvas.draw()
