@@ -213,9 +213,14 @@ def _pooled(layer: ir.Layer, shapes: list[Shape], declared: list[Shape | None]) 
 
 
 def _joined(layer: ir.Layer, shapes: list[Shape], declared: list[Shape | None]) -> list[Shape | None]:
+    origins = layer.attrs["viewOrigins"]
+    if [len(origin) for origin in origins] != [len(shape) for shape in shapes]:
+        raise InputError(
+            f"layer {layer.index} {layer.name!r}: viewOrigins {list(origins)} do not fit operands of shapes {shapes}"
+        )
     ends = [
         [start + size for start, size in zip(origin, shape, strict=True)]
-        for origin, shape in zip(layer.attrs["viewOrigins"], shapes, strict=True)
+        for origin, shape in zip(origins, shapes, strict=True)
     ]
     return [tuple(max(axis) for axis in zip(*ends, strict=True))]
 
