@@ -31,10 +31,11 @@ from mlinspect.formats import write_armnn, write_mslite
 from mlinspect.formats.armnn_tensors import DTYPES
 from mlinspect.formats.attributes import attribute_table, check_attrs, checked_attrs, kind_with
 from mlinspect.formats.packing import VENDOR_DTYPES
+from mlinspect.formats.ports import with_ports
 from mlinspect.formats.records import layout_schema
 from mlinspect.infer import as_given, run_alone, sizes
 from mlinspect.model import Model
-from mlinspect.upgrade import WEIGHTS_AS_INPUTS, with_constant_layers
+from mlinspect.upgrade import NEWEST_FEATURES, WEIGHTS_AS_INPUTS, with_constant_layers
 
 _QUANTIZED_ARMNN = {"uint8": "QAsymmU8", "int8": "QAsymmS8", "int16": "QSymmS16", "int32": "Signed32"}
 # Arm NN layers that give another type than they take
@@ -47,6 +48,7 @@ _RESULTS = {
     "Shape": "int32",
 }
 _NEEDS_DTYPE = ("Cast", "Quantize")
+_VERSION = "MindSpore Lite 2.0.0"  # the release whose rules models of that format follow
 
 
 @dataclass(frozen=True)
@@ -247,16 +249,15 @@ class Builder:
         tensors = dict(self._tensors)
         if self._format == "mslite":
             meta: dict[str, Any] = {"name": self._name} if self._name else {}
-            return ir.Network("mslite", self._layout, "MindSpore Lite 2.0.0", (graph,), tensors, (), meta)
-        meta = {"featureVersions": {"bindingIdsScheme": 1, "weightsLayoutScheme": 1, "constantTensorsAsInputs": 1}}
+            return ir.Network("mslite", self._layout, _VERSION, (graph,), tensors, (), meta)
+        meta = {"featureVersions": NEWEST_FEATURES}
         bare = ir.Network("armnn", self._layout, "", (replace(graph, inputs=(), outputs=()),), tensors, (), meta)
-        ends = with_port_layers(bare, self._layers, given, wanted)
-        layers = list(ends.layers)
+        ends = replace(bare, graphs=(with_port_layers(bare, self._layers, given, wanted),))
+        layers = list(ends.graphs[0].layers)
         for at, (name, _) in enumerate(self._outputs, len(layers) - len(self._outputs)):
             layers[at] = replace(layers[at], name=name)
-        named = zip(ends.outputs, self._outputs, strict=True)
-        exits = tuple(replace(port, name=name) for port, (name, _) in named)
-        whole = with_constant_layers(replace(bare, graphs=(replace(ends, layers=tuple(layers), outputs=exits),)))
+        named = replace(ends, graphs=(replace(ends.graphs[0], layers=tuple(layers)),))
+        whole = with_constant_layers(with_ports(ends, named))
         numbered = tuple(replace(layer, index=i) for i, layer in enumerate(whole.graphs[0].layers))
         return replace(whole, graphs=(replace(whole.graphs[0], layers=numbered),))
 
@@ -382,7 +383,7 @@ class Builder:
     ) -> None:
         """Find the shapes of what a layer gives by running it on zeros."""
         graph = ir.Graph(0, "", (), (), (layer,))
-        network = ir.Network(self._format, self._layout, "MindSpore Lite 2.0.0", (graph,), self._tensors)
+        network = ir.Network(self._format, self._layout, _VERSION, (graph,), self._tensors)
         given = None if shape is None else tuple(shape)
         try:
             wanted = dict.fromkeys(layer.outputs, given) if given else sizes(network, layer)

@@ -18,10 +18,10 @@ from mlinspect.execute.session import find_layer
 from mlinspect.execute.values import grid, numpy_dtype, quantize_constant
 from mlinspect.formats.attributes import check_attrs, checked_attrs, kind_with, repeated_attrs
 from mlinspect.formats.packing import with_numbers
+from mlinspect.formats.ports import with_ports
 from mlinspect.formats.quantparams import channel_axis
 from mlinspect.formats.records import layout_schema
 from mlinspect.formats.typeids import version_number
-from mlinspect.formats.write_armnn import port_layers
 from mlinspect.infer import inferred
 from mlinspect.reshape import with_batch
 
@@ -62,7 +62,7 @@ def with_attrs(network: ir.Network, layer: int | str, **attrs: Any) -> ir.Networ
         check_attrs(new, network.tensors, attrs)
     changed = _with_layers(network, {old.index: replace(new, kind=kind_with(network.format, new, network.tensors))})
     if "layerBindingId" in attrs:
-        changed = _with_binding_ids(changed)
+        changed = with_ports(network, changed)
     return inferred(changed, {old.index})
 
 
@@ -375,24 +375,12 @@ def rename(
         found[old.index] = replace(old, name=str(name))
     if network.format == "armnn":
         for layer in new_layers.values():
-            label = layer.name or f"{layer.op}_{layer.index}"
             for slot, i in enumerate(layer.outputs):
-                found[i] = replace(found[i], name=label if len(layer.outputs) == 1 else f"{label}:{slot}")
-            for name, i in zip(layer.members, layer.inputs[len(layer.inputs) - len(layer.members) :], strict=True):
-                found[i] = replace(found[i], name=f"{label}/{name}")
+                found[i] = replace(found[i], name=layer.label if len(layer.outputs) == 1 else f"{layer.label}:{slot}")
+            for name, i in layer.held.items():
+                found[i] = replace(found[i], name=f"{layer.label}/{name}")
     changed = _with_layers(replace(network, tensors=found), new_layers)
-    graphs = []
-    for before, graph in zip(network.graphs, changed.graphs, strict=True):
-        ends: dict[str, Any] = {}
-        for op, field in (("Input", "inputs"), ("Output", "outputs")):
-            ports = getattr(graph, field)
-            names = [found[port.tensor].name for port in ports]
-            if network.format == "armnn":
-                own = [new_layers.get(layer.index, layer) for layer in port_layers(before, op)]
-                names = [layer.name or f"{op}_{layer.index}" for layer in own]
-            ends[field] = tuple(replace(port, name=name) for port, name in zip(ports, names, strict=True))
-        graphs.append(replace(graph, **ends))
-    return replace(changed, graphs=tuple(graphs))
+    return with_ports(network, changed)
 
 
 def with_input_shape(network: ir.Network, shapes: Shapes) -> ir.Network:
@@ -466,16 +454,3 @@ def _with_layers(network: ir.Network, changed: Mapping[int, ir.Layer]) -> ir.Net
         for graph in network.graphs
     )
     return replace(network, graphs=graphs)
-
-
-def _with_binding_ids(network: ir.Network) -> ir.Network:
-    """Arm NN: ports that have the binding ids of their layers."""
-    graph = network.graphs[0]
-    by_end = {
-        (layer.op, i): layer.attrs.get("layerBindingId")
-        for layer in graph.layers
-        for i in layer.outputs or layer.inputs
-    }
-    inputs = tuple(replace(port, binding_id=by_end["Input", port.tensor]) for port in graph.inputs)
-    outputs = tuple(replace(port, binding_id=by_end["Output", port.tensor]) for port in graph.outputs)
-    return replace(network, graphs=(replace(graph, inputs=inputs, outputs=outputs),))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from mlinspect.execute.engine import execute
 from mlinspect.execute.programs import Programs
 from mlinspect.execute.session import find_layer
 from mlinspect.formats.packing import with_numbers
+from mlinspect.formats.ports import port_of, with_ports
 from mlinspect.infer import CALLS
 from mlinspect.save import to_bytes
 
@@ -155,9 +155,7 @@ def with_port_layers(
                 own = [ir.Layer(number, name, op, op.lower(), 0, {"layerBindingId": binding}, *side)]
                 number += 1
             ends[op] += own
-            ports[op] += [
-                ir.Port(layer.name or f"{op}_{layer.index}", tensor, layer.attrs.get("layerBindingId")) for layer in own
-            ]
+            ports[op] += [port for layer in own if (port := port_of(layer)) is not None]
     everything = (*ends["Input"], *layers, *ends["Output"])
     return ir.Graph(0, main.name, tuple(ports["Input"]), tuple(ports["Output"]), everything)
 
@@ -264,8 +262,7 @@ def anonymous(network: ir.Network, seed: int = 0) -> ir.Network:
     for layer in network.layers.values():
         for position, i in enumerate(layer.inputs):
             names.setdefault(i, f"layer_{layer.index}/input_{position}")
-        members = zip(layer.members, layer.inputs[len(layer.inputs) - len(layer.members) :], strict=True)
-        names |= {i: f"layer_{layer.index}/{name}" for name, i in members}
+        names |= {i: f"layer_{layer.index}/{name}" for name, i in layer.held.items()}
         single = len(layer.outputs) == 1
         names |= {
             i: f"layer_{layer.index}" if single else f"layer_{layer.index}:{n}" for n, i in enumerate(layer.outputs)
@@ -280,25 +277,9 @@ def anonymous(network: ir.Network, seed: int = 0) -> ir.Network:
     graphs = []
     for graph in network.graphs:
         layers = tuple(replace(layer, name=f"layer_{layer.index}") for layer in graph.layers)
-        ends: dict[str, Any] = {}
-        for field in ("inputs", "outputs"):
-            ends[field] = tuple(replace(port, name=tensors[port.tensor].name) for port in getattr(graph, field))
-        graphs.append(replace(graph, name="", layers=layers, **ends))
-    if network.format == "armnn":
-        graphs = [_renamed_ports(graph) for graph in graphs]
-    return replace(
-        network, graphs=tuple(graphs), tensors=tensors, meta={k: v for k, v in network.meta.items() if k != "name"}
-    )
-
-
-def _renamed_ports(graph: ir.Graph) -> ir.Graph:
-    """Arm NN's ports are called like their layers."""
-    names = {(layer.op, end): layer.name for layer in graph.layers for end in (layer.outputs or layer.inputs)[:1]}
-    return replace(
-        graph,
-        inputs=tuple(replace(port, name=names["Input", port.tensor]) for port in graph.inputs),
-        outputs=tuple(replace(port, name=names["Output", port.tensor]) for port in graph.outputs),
-    )
+        graphs.append(replace(graph, name="", layers=layers))
+    meta = {name: value for name, value in network.meta.items() if name != "name"}
+    return with_ports(network, replace(network, graphs=tuple(graphs), tensors=tensors, meta=meta))
 
 
 def lookalike(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -141,6 +141,28 @@ class Layer:
     members: tuple[str, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def label(self) -> str:
+        """The name, or one made from the operator and the index where the file has none."""
+        return self.name or f"{self.op}_{self.index}"
+
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Inputs that come from other layers: all but the constants kept inside the layer."""
+        return self.inputs[: len(self.inputs) - len(self.members)]
+
+    @property
+    def held(self) -> dict[str, int]:
+        """Constants kept inside the layer (Arm NN): their names, as in ``members``, and tensor ids.
+
+        Examples
+        --------
+        >>> layer = Layer(0, "", "Convolution2d", "conv2d", 0, {}, (4, 7, 8), (5,), ("weights", "bias"))
+        >>> layer.label, layer.slots, layer.held
+        ('Convolution2d_0', (4,), {'weights': 7, 'bias': 8})
+        """
+        return dict(zip(self.members, self.inputs[len(self.inputs) - len(self.members) :], strict=True))
+
 
 @dataclass(frozen=True, slots=True)
 class Port:

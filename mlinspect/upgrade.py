@@ -13,12 +13,14 @@ from mlinspect.flatbuffer import Schema
 from mlinspect.formats import write_armnn, write_mslite
 from mlinspect.formats.attributes import attribute_table, checked_attrs, kind_with
 from mlinspect.formats.packing import constant_tensor
+from mlinspect.formats.ports import PORTS, port_layers, with_ports
 from mlinspect.formats.quantparams import channel_axis
 from mlinspect.formats.records import layout_schema
 from mlinspect.formats.typeids import version_number
 
-_NEWEST_ARMNN = {"bindingIdsScheme": 1, "weightsLayoutScheme": 1, "constantTensorsAsInputs": 1}
-_ARMNN_2008 = {"bindingIdsScheme": 1, "weightsLayoutScheme": 0, "constantTensorsAsInputs": 0}
+# Arm NN's feature versions, as its newest release and as 20.08 write them
+NEWEST_FEATURES = {"bindingIdsScheme": 1, "weightsLayoutScheme": 1, "constantTensorsAsInputs": 1}
+_FEATURES_2008 = {"bindingIdsScheme": 1, "weightsLayoutScheme": 0, "constantTensorsAsInputs": 0}
 # operators that take their weights through input slots today
 WEIGHTS_AS_INPUTS = ("Convolution2d", "DepthwiseConvolution2d", "Convolution3d", "FullyConnected")
 _DTYPES = {"QuantisedAsymm8": "QAsymmU8", "QuantisedSymm16": "QSymmS16"}
@@ -87,7 +89,7 @@ def newest(network: ir.Network) -> ir.Network:
 def _newest_armnn(network: ir.Network) -> ir.Network:
     members = any(layer.members and layer.op in WEIGHTS_AS_INPUTS for layer in network.layers.values())
     versions = network.meta.get("featureVersions")
-    if network.layout == write_armnn.LAYOUT and versions == _NEWEST_ARMNN and not members and not _loose(network):
+    if network.layout == write_armnn.LAYOUT and versions == NEWEST_FEATURES and not members and not _loose(network):
         return network
     schema = layout_schema("armnn", write_armnn.LAYOUT)
     tensors = {
@@ -113,9 +115,9 @@ def _newest_armnn(network: ir.Network) -> ir.Network:
             tensors[new.inputs[1]] = _depthwise_newest(tensors[new.inputs[1]])
         layers.append(new)
     graph = _with_binding_ids(replace(network.graphs[0], layers=tuple(layers)))
-    meta = {**network.meta, "featureVersions": _NEWEST_ARMNN}
-    new_network = replace(network, layout=write_armnn.LAYOUT, graphs=(graph,), tensors=tensors, meta=meta)
-    return with_constant_layers(new_network)
+    meta = {**network.meta, "featureVersions": NEWEST_FEATURES}
+    found = replace(network, layout=write_armnn.LAYOUT, graphs=(graph,), tensors=tensors, meta=meta)
+    return with_constant_layers(with_ports(network, found))
 
 
 def _loose(network: ir.Network) -> set[int]:
@@ -124,7 +126,7 @@ def _loose(network: ir.Network) -> set[int]:
     taken = {
         tensor
         for layer in network.layers.values()
-        for tensor in layer.inputs[: len(layer.inputs) - len(layer.members)]
+        for tensor in layer.slots
         if network.tensors[tensor].data is not None
     }
     return taken - given
@@ -136,7 +138,7 @@ def with_constant_layers(network: ir.Network) -> ir.Network:
     free = max(network.layers, default=-1) + 1
     layers: list[ir.Layer] = []
     for layer in network.graphs[0].layers:
-        for tensor in layer.inputs[: len(layer.inputs) - len(layer.members)]:
+        for tensor in layer.slots:
             if tensor in loose:
                 loose.discard(tensor)
                 name = network.tensors[tensor].name
@@ -162,18 +164,14 @@ def _depthwise_newest(tensor: ir.Tensor) -> ir.Tensor:
 def _with_binding_ids(graph: ir.Graph) -> ir.Graph:
     """Ids that tell inputs and outputs apart: their own, or positions where a file of 2019 gives several the same."""
     layers = {layer.index: layer for layer in graph.layers}
-    ports: dict[str, Any] = {}
-    for op, field in (("Input", "inputs"), ("Output", "outputs")):
-        own = write_armnn.port_layers(graph, op)
+    for op in PORTS:
+        own = port_layers(graph, op)
         ids = [layer.attrs.get("layerBindingId", 0) for layer in own]
         if len(set(ids)) < len(ids):
             ids = list(range(len(ids)))
-        ports[field] = tuple(
-            replace(port, binding_id=number) for port, number in zip(getattr(graph, field), ids, strict=True)
-        )
         for layer, number in zip(own, ids, strict=True):
             layers[layer.index] = replace(layer, attrs={**layer.attrs, "layerBindingId": number})
-    return replace(graph, layers=tuple(layers[layer.index] for layer in graph.layers), **ports)
+    return replace(graph, layers=tuple(layers.values()))
 
 
 def armnn_2008(network: ir.Network) -> ir.Network:
@@ -217,10 +215,10 @@ def armnn_2008(network: ir.Network) -> ir.Network:
             channels = tensors[layer.inputs[0]].shape[1 if attrs["dataLayout"] == "NCHW" else -1]  # type: ignore[index]
             tensors[layer.inputs[1]] = _depthwise_2008(tensors[layer.inputs[1]], channels)
         layers.append(new)
-    still = {i for layer in layers for i in layer.inputs[: len(layer.inputs) - len(layer.members)]}
+    still = {i for layer in layers for i in layer.slots}
     layers = [layer for layer in layers if layer.op != "Constant" or layer.outputs[0] in still | (set(tensors) - moved)]
     graph = replace(network.graphs[0], layers=tuple(layers))
-    return replace(network, graphs=(graph,), tensors=tensors, meta={**network.meta, "featureVersions": _ARMNN_2008})
+    return replace(network, graphs=(graph,), tensors=tensors, meta={**network.meta, "featureVersions": _FEATURES_2008})
 
 
 def _last_axis(network: ir.Network, layer: ir.Layer) -> int:
@@ -270,7 +268,7 @@ def _newest_mslite(network: ir.Network) -> ir.Network:
             inputs = list(layer.inputs)
             for array in extra:
                 number = max(tensors) + 1
-                name = f"{layer.name or f'{layer.op}_{layer.index}'}/input_{len(inputs)}"
+                name = f"{layer.label}/input_{len(inputs)}"
                 tensors[number] = constant_tensor("mslite", number, name, array, graph.index)
                 inputs.append(number)
             meta = {name: value for name, value in layer.meta.items() if name != "nodeType"}

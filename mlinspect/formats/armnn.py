@@ -20,6 +20,7 @@ from mlinspect.formats.armnn_layouts import LAYOUTS, doubts, layer_base, schemas
 from mlinspect.formats.armnn_tensors import constant_data, is_absent, tensor_type
 from mlinspect.formats.kinds import ARMNN, kind_of
 from mlinspect.formats.order import topological
+from mlinspect.formats.ports import port_of
 from mlinspect.formats.records import Reading, best_reading, fits, plain, raw_table
 from mlinspect.ir import Graph, Layer, Network, Port, Quantization, Tensor
 
@@ -271,11 +272,7 @@ class _Builder:
             order = sorted(
                 zip(numbers, found, strict=True), key=lambda pair: (rank.get(pair[0], len(rank)), pair[1].index)
             )
-            ports[op] = tuple(
-                Port(layer.name or f"{op}_{layer.index}", end[0], layer.attrs.get("layerBindingId"))
-                for _, layer in order
-                if (end := layer.outputs if op == "Input" else layer.inputs)
-            )
+            ports[op] = tuple(port for _, layer in order if (port := port_of(layer)) is not None)
         for port in ports["Output"]:
             if self.tensors[port.tensor].role == "activation":
                 self.tensors[port.tensor] = replace(self.tensors[port.tensor], role="output")

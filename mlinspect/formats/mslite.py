@@ -215,11 +215,10 @@ class _Builder:
         users: dict[int, tuple[Layer, int]] = {}  # tensor -> layer that takes it first, at which input
         names: dict[int, str] = {}  # for tensors to which the file gives none
         for layer in layers:
-            label = layer.name or f"{layer.op}_{layer.index}"
             for position, tensor in enumerate(layer.inputs):
                 users.setdefault(tensor, (layer, position))
             for position, tensor in enumerate(layer.outputs):
-                names.setdefault(tensor, label if len(layer.outputs) == 1 else f"{label}:{position}")
+                names.setdefault(tensor, layer.label if len(layer.outputs) == 1 else f"{layer.label}:{position}")
         owners: dict[int, int] = {}
         roles: dict[int, str] = {}
         for number, part in enumerate(parts):
@@ -272,7 +271,7 @@ class _Builder:
             return f"tensor_{number}"
         layer, position = user
         slot = _INPUT_NAMES.get(layer.kind, {}).get(position, f"input_{position}")
-        return f"{layer.name or f'{layer.op}_{layer.index}'}/{slot}"
+        return f"{layer.label}/{slot}"
 
     def _note_oddities(self, layers: list[Layer]) -> None:
         for op, count in sorted(Counter(layer.op for layer in layers).items()):

@@ -12,6 +12,7 @@ from mlinspect.errors import UnsupportedError
 from mlinspect.flatbuffer import Decoder, Schema
 from mlinspect.flatbuffer.encode import RawTable
 from mlinspect.formats.armnn_tensors import DTYPES, HOLDERS, tensor_type
+from mlinspect.formats.ports import port_layers
 from mlinspect.formats.records import Raw, layout_schema
 from mlinspect.formats.write_records import Carrier, compact_numbers, same_parameters, wrapped
 
@@ -43,24 +44,6 @@ def write(network: ir.Network, schema: Schema | None = None) -> tuple[Schema, di
     """
     schema = schema or layout_schema("armnn", LAYOUT)
     return (schema, *_Writer(network, schema).root())
-
-
-def port_layers(graph: ir.Graph, op: str) -> list[ir.Layer]:
-    """The Input or Output layers that belong to the graph's ports, in their order."""
-    end, ports = ("outputs", graph.inputs) if op == "Input" else ("inputs", graph.outputs)
-    left = [layer for layer in graph.layers if layer.op == op]
-    found = []
-    for port in ports:
-        layer = next(
-            layer
-            for layer in left
-            if getattr(layer, end)[0] == port.tensor
-            and (layer.name or f"{op}_{layer.index}") == port.name
-            and layer.attrs.get("layerBindingId") == port.binding_id
-        )
-        left.remove(layer)
-        found.append(layer)
-    return found
 
 
 class _Writer:
@@ -146,10 +129,9 @@ class _Writer:
         )
 
     def _base(self, layer: ir.Layer) -> dict[str, Any]:
-        slots = layer.inputs[: len(layer.inputs) - len(layer.members)]
         inputs: list[dict[str, Any]] = []
         overridden = layer.meta.get("overriddenTensorInfo", {})
-        for slot, tensor in enumerate(slots):
+        for slot, tensor in enumerate(layer.slots):
             if tensor not in self.sources:
                 name = self.network.tensors[tensor].name
                 raise UnsupportedError(f"layer {layer.index} {layer.name!r}: no layer gives its input {name!r}")
@@ -172,10 +154,9 @@ class _Writer:
 
     def _members(self, layer: ir.Layer, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Constants inside the layer, where the layer's table wants them."""
-        tensors = layer.inputs[len(layer.inputs) - len(layer.members) :]
         found: dict[str, Any] = {}
         params: dict[str, Any] = {}
-        for name, tensor in zip(layer.members, tensors, strict=True):
+        for name, tensor in layer.held.items():
             field = _FIELDS.get(name, name) if _FIELDS.get(name, name) in fields else name
             (found if field in fields else params)[field] = self._constant(self.network.tensors[tensor])
         if "inputParams" in fields:
