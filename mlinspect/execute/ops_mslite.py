@@ -217,16 +217,6 @@ def pooled_windows(call: Call, x: np.ndarray) -> tuple[tuple[int, int], tuple[in
     return window, stride, padding, size
 
 
-def largest_of_windows(x: np.ndarray, window: Sequence[int], stride: Sequence[int], size: Sequence[int]) -> np.ndarray:
-    """Maxima of windows that lie wholly in the image; they start at -FLT_MAX and pass over NaN."""
-    y = np.full((len(x), *size, x.shape[3]), np.finfo(np.float32).min, np.float32)
-    for top, left in np.ndindex(*window):
-        rows = slice(top, top + (size[0] - 1) * stride[0] + 1, stride[0])
-        columns = slice(left, left + (size[1] - 1) * stride[1] + 1, stride[1])
-        np.fmax(y, x[:, rows, columns], out=y)
-    return y
-
-
 @mslite("AvgPoolFusion", "MaxPoolFusion")
 def pooling(call: Call, x: np.ndarray) -> np.ndarray:
     window, stride, padding, size = pooled_windows(call, x)
@@ -237,7 +227,7 @@ def pooling(call: Call, x: np.ndarray) -> np.ndarray:
         return fused(call, (share @ cells)[:, :, None])
     reach = [(n - 1) * s + w for n, s, w in zip(size, stride, window, strict=True)]
     if kind == "max" and not any(map(any, padding)) and reach[0] <= x.shape[1] and reach[1] <= x.shape[2]:
-        return fused(call, largest_of_windows(x, window, stride, size))
+        return fused(call, pool.max_pool_inside(x, window, stride, size))
     return fused(call, pool.pool(x, kind, window, stride, padding, output_size=size, exclude_padding=True))
 
 

@@ -12,6 +12,8 @@ from functools import cache
 
 import numpy as np
 
+from mlinspect.kernels.libm import fmaf
+
 _F = np.float32
 Unary = Callable[[np.ndarray], np.ndarray]
 Binary = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -117,8 +119,7 @@ def floor_mod(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         if a.dtype.kind != "f":
             return np.remainder(a, b)
-        whole = np.multiply(np.floor(a / b), b, dtype=float)  # the runtime's multiply-add does not round in between
-        return (a - whole).astype(a.dtype)
+        return fmaf(-np.floor(a / b), b, a)
 
 
 def power(x: np.ndarray, exponent: np.ndarray, scale: float = 1.0, shift: float = 0.0) -> np.ndarray:

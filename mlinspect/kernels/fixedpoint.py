@@ -67,6 +67,22 @@ def high_multiply(a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
     return np.minimum((np.asarray(a, np.int64) * b + (1 << 30)) >> 31, _INT32_MAX)
 
 
+def high_multiply16(a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
+    """:func:`high_multiply` of int16 values: ``a * b / 2**15`` (nnacl and gemmlowp).
+
+    Parameters
+    ----------
+    a, b : ndarray of int64, or int
+        int16 values.
+
+    Examples
+    --------
+    >>> high_multiply16(np.array([-32768, 5]), -32768)
+    array([32767,    -5])
+    """
+    return np.minimum((np.asarray(a, np.int64) * b + (1 << 14)) >> 15, 32767)
+
+
 def rounding_shift(x: np.ndarray, bits: np.ndarray | int) -> np.ndarray:
     """``x / 2**bits`` to the nearest integer, halves away from zero (nnacl ``RoundingDivideByPOT``).
 
@@ -101,20 +117,6 @@ def multiply(x: np.ndarray, multiplier: np.ndarray | int, exponent: np.ndarray |
     left = np.maximum(exponent, 0)
     product = high_multiply(wrap32(np.asarray(x, np.int64) << left), multiplier)
     return rounding_shift(product, np.minimum(left - exponent, 31))
-
-
-def round_half_away(x: np.ndarray) -> np.ndarray:
-    """C's ``round``, exact, in the dtype of ``x``.
-
-    Examples
-    --------
-    >>> round_half_away(np.array([0.5, -1.5, 0.49999999999999994]))
-    array([ 1., -2.,  0.])
-    """
-    whole = np.trunc(x)
-    with np.errstate(invalid="ignore"):  # infinity stays
-        rest = x - whole
-    return whole + (rest >= 0.5) - (rest <= -0.5)
 
 
 def requantize(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from mlinspect.kernels.conv_transpose import conv2d_transpose
-from mlinspect.kernels.windows import NO_PADDING, Pads, pad_zero
+from mlinspect.kernels.windows import NO_PADDING, Pads, pad_zero, taps
 
 _F = np.float32
 
@@ -97,20 +97,10 @@ def conv2d_filter(
     left = dy.reshape(-1, groups, filters).transpose(1, 2, 0)
     image = pad_zero(x, padding)
     out = np.empty((groups, filters, *kernel, channels), _F)
-    for tap, cells in _taps(image, kernel, stride, dilation, dy.shape[1:3]):
+    for (ky, kx), cells in taps(image, kernel, stride, dilation, dy.shape[1:3]):
         right = cells.reshape(-1, groups, channels).swapaxes(0, 1)
-        out[:, :, tap[0], tap[1]] = left @ right
+        out[:, :, ky, kx] = left @ right
     return out.reshape(groups * filters, *kernel, channels)
-
-
-def _taps(
-    image: np.ndarray, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], size: Sequence[int]
-) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-    """What each tap sees of a padded image: a view [N, *size, C]."""
-    for tap in np.ndindex(*kernel):
-        start = [k * d for k, d in zip(tap, dilation, strict=True)]
-        cells = [slice(b, b + (n - 1) * s + 1, s) for b, n, s in zip(start, size, stride, strict=True)]
-        yield tap, image[:, cells[0], cells[1]]
 
 
 def max_pool(
@@ -146,11 +136,11 @@ def max_pool(
     image[inside] = x
     best = np.full(dy.shape, lowest, _F)
     winner = np.zeros(dy.shape, np.int32)
-    for i, (_, cells) in enumerate(_taps(image, window, stride, (1, 1), dy.shape[1:3])):
+    for i, (_, cells) in enumerate(taps(image, window, stride, (1, 1), dy.shape[1:3])):
         larger = cells > best
         best[larger], winner[larger] = cells[larger], i
     dx = np.zeros_like(image)
-    for i, (_, cells) in enumerate(_taps(dx, window, stride, (1, 1), dy.shape[1:3])):
+    for i, (_, cells) in enumerate(taps(dx, window, stride, (1, 1), dy.shape[1:3])):
         cells += np.where(winner == i, dy, _F(0))
     return np.ascontiguousarray(dx[inside])
 
@@ -184,7 +174,7 @@ def average_pool(
     like = np.empty((1, *size, 1))
     dx = np.zeros((len(dy), *_padded(like, dy, window, stride, padding), dy.shape[3]), _F)
     share = dy * _F(1 / (window[0] * window[1]))
-    for _, cells in _taps(dx, window, stride, (1, 1), dy.shape[1:3]):
+    for _, cells in taps(dx, window, stride, (1, 1), dy.shape[1:3]):
         cells += share
     (top, _), (left, _) = padding
     return np.ascontiguousarray(dx[:, top : top + size[0], left : left + size[1]])

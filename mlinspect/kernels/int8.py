@@ -21,10 +21,10 @@ from mlinspect.kernels.fixedpoint import (
     reciprocal,
     requantize,
     requantizer,
-    round_half_away,
     rounding_shift,
 )
-from mlinspect.kernels.quantize import lookup
+from mlinspect.kernels.libm import fmaf
+from mlinspect.kernels.quantize import cast, lookup, round_half_away
 
 _F = np.float32
 VALUES = np.arange(256, dtype=np.uint8).view(np.int8)  # every int8, in the order of its bytes
@@ -35,18 +35,6 @@ class Affine(NamedTuple):
 
     scale: float
     zero_point: int
-
-
-def to_int32(x: np.ndarray) -> np.ndarray:
-    """Floats cast to int32 as x86 does it: what does not fit becomes the smallest int32.
-
-    Examples
-    --------
-    >>> to_int32(np.array([-1.5, 3e9, np.nan]))
-    array([         -1, -2147483648, -2147483648], dtype=int32)
-    """
-    fits = np.abs(x) < 2.0**31
-    return np.where(fits, x, -(2.0**31)).astype(np.int32)
 
 
 def clamped(x: np.ndarray, low: int = -128, high: int = 127) -> np.ndarray:
@@ -72,19 +60,7 @@ def rounded(x: np.ndarray, zero_point: int) -> np.ndarray:
     >>> rounded(np.array([-2.5, 0.4, 300.0]), 1)
     array([ -2,   1, 127], dtype=int8)
     """
-    return clamped(to_int32(round_half_away(x.astype(np.float64)) + zero_point))
-
-
-def fused(a: np.ndarray, b: np.ndarray | np.float32, c: np.ndarray | np.float32) -> np.ndarray:
-    """``a * b + c`` rounded once to float32: the runtime is compiled with fused multiplication and addition.
-
-    Examples
-    --------
-    >>> third = np.float32(1) / np.float32(3)
-    >>> fused(np.float32([3]), third, np.float32(-1)), np.float32([3]) * third - np.float32(1)
-    (array([2.9802322e-08], dtype=float32), array([0.], dtype=float32))
-    """
-    return (np.asarray(a, np.float64) * np.asarray(b, np.float64) + np.asarray(c, np.float64)).astype(_F)
+    return clamped(cast(round_half_away(x.astype(np.float64)) + zero_point, np.int32))
 
 
 def activation_range(activation: str, out: Affine) -> tuple[int, int]:
@@ -103,19 +79,19 @@ def activation_range(activation: str, out: Affine) -> tuple[int, int]:
     if activation == "RELU":
         return max(-128, out.zero_point), 127
     if activation == "RELU6":
-        return max(-128, out.zero_point), min(127, stored_six(out))
+        return max(-128, out.zero_point), min(127, stored_value(6, out))
     return -128, 127
 
 
-def stored_six(out: Affine) -> int:
-    """What stands for 6, not clamped (``QuantizeToInt8``).
+def stored_value(real: float, q: Affine) -> int:
+    """The stored number of a real value, not clamped to int8 (``QuantizeToInt8``).
 
     Examples
     --------
-    >>> stored_six(Affine(0.02, -10))
+    >>> stored_value(6, Affine(0.02, -10))
     290
     """
-    return int(to_int32(round_half_away(np.asarray(_F(6) / _F(out.scale) + _F(out.zero_point)))))
+    return int(cast(round_half_away(np.asarray(_F(real) / _F(q.scale) + _F(q.zero_point))), np.int32))
 
 
 def requantize_sums(
@@ -306,7 +282,7 @@ def power_int8(
     base = (np.float64(_F(q.scale)) * (values.astype(np.int32) - q.zero_point)).astype(_F)
     raised = (np.float64(_F(qe.scale)) * (exponent.astype(np.int32) - qe.zero_point)).astype(_F)
     with np.errstate(all="ignore"):
-        real = (fused(base, _F(scale), _F(shift)).astype(np.float64) ** raised).astype(_F)
+        real = (fmaf(base, _F(scale), _F(shift)).astype(np.float64) ** raised).astype(_F)
         result = rounded(real / np.float64(_F(out.scale)), out.zero_point)
     return lookup(x, result) if values is VALUES else result
 
@@ -384,13 +360,13 @@ def batch_norm_int8(
     ).astype(_F)
     if scale is None or offset is None:
         alpha = (q.scale / spread.astype(np.float64)).astype(_F)
-        start = fused(-alpha, _F(q.zero_point), _F(out.zero_point))
+        start = fmaf(-alpha, _F(q.zero_point), _F(out.zero_point))
         beta = (start - qm.scale * centre / spread.astype(np.float64)).astype(_F)
     else:
         gain = (scale[0].astype(np.int64) - scale[1].zero_point).astype(_F)
         shift = (offset[0].astype(np.int64) - offset[1].zero_point).astype(_F)
         alpha = _F(q.scale * scale[1].scale) * gain / spread
-        start = fused(shift, _F(offset[1].scale / out.scale), _F(out.zero_point))
-        start = fused(-alpha, _F(q.zero_point), start)
+        start = fmaf(shift, _F(offset[1].scale / out.scale), _F(out.zero_point))
+        start = fmaf(-alpha, _F(q.zero_point), start)
         beta = start - _F(scale[1].scale * qm.scale) * gain * centre.astype(_F) / spread
-    return rounded(fused(x, alpha, beta), 0)
+    return rounded(fmaf(x, alpha, beta), 0)

@@ -10,16 +10,15 @@ from mlinspect.kernels.fixedpoint import (
     high_multiply,
     nearest,
     quantize_multiplier,
-    round_half_away,
     rounding_shift,
     wrap32,
 )
-from mlinspect.kernels.int8 import VALUES, Affine, clamped, fused, rounded, to_int32
-from mlinspect.kernels.quantize import lookup
+from mlinspect.kernels.int8 import VALUES, Affine, clamped, rounded, stored_value
+from mlinspect.kernels.libm import fmaf
+from mlinspect.kernels.quantize import lookup, round_half_away
 
 _F = np.float32
 _EPSILON = float(np.finfo(_F).eps)
-_HALF = np.nextafter(_F(0.5), _F(0))  # added before truncation rounds halves away and nothing else up
 
 # operator -> how it rescales, and how close float32 scales must lie to be taken as equal (then it copies)
 _RULES: dict[str, tuple[str, float]] = {
@@ -74,7 +73,7 @@ def rescale_int8(x: np.ndarray, q: Affine, out: Affine, operator: str) -> np.nda
         table = clamped(scaled + out.zero_point)
     else:
         r = s / so if rule == "divide" else s * (_F(1) / so)
-        table = rounded(fused(VALUES, r, _F(-q.zero_point) * r), out.zero_point)
+        table = rounded(fmaf(VALUES, r, _F(-q.zero_point) * r), out.zero_point)
     return lookup(x, table)
 
 
@@ -150,10 +149,9 @@ def quantizer_int8(q: Affine, from_uint8: bool = False) -> Callable[[np.ndarray]
 def _quantize_fused(x: np.ndarray, inverse: np.float32, shift: np.float32, bias: int) -> np.ndarray:
     """The formula of :func:`quantize_int8` word by word."""
     with np.errstate(all="ignore"):
-        w = fused(x, inverse, shift)
+        w = fmaf(x, inverse, shift)
         w[(w >= 2.0**31) & (x < np.inf)] = -np.inf
-        w += np.copysign(_HALF, w)
-    w = np.trunc(w) - bias
+    w = round_half_away(w) - bias
     return np.minimum(np.fmax(w, -128), 127).astype(np.int8)
 
 
@@ -166,7 +164,7 @@ def quantize_uint8(x: np.ndarray, q: Affine) -> np.ndarray:
     array([  0,   5, 255], dtype=uint8)
     """
     w = np.asarray(x, np.float64) / np.float64(_F(q.scale)) + q.zero_point
-    w = np.where(np.isinf(x), 255.0, w + np.copysign(np.nextafter(0.5, 0), w))
+    w = np.where(np.isinf(x), 255.0, round_half_away(w))
     return np.minimum(np.fmax(w, 0), 255).astype(np.uint8)
 
 
@@ -281,54 +279,6 @@ def dynamic_matmul_output(
     return out if bias is None else out + bias
 
 
-def dequantize_weights(
-    stored: np.ndarray,
-    scale: np.ndarray,
-    zero_point: np.ndarray,
-    axis: int = 0,
-    var_corr: np.ndarray | None = None,
-    mean_corr: np.ndarray | None = None,
-) -> np.ndarray:
-    """Weights of a QUANT_WEIGHT node as the loader turns them into float32 (``weight_decoder``).
-
-    Parameters
-    ----------
-    stored : ndarray of int8, int16 or int32
-    scale, zero_point : ndarray, shape (channels,)
-        One for all or one a channel.
-    axis : int
-        Of the channels.
-    var_corr, mean_corr : ndarray, shape (channels,), optional
-        The parameters' corrections, which count per channel only; a variance correction outside 0 .. 10 counts as 1.
-
-    Returns
-    -------
-    ndarray of float32
-        ``(stored - zero_point) * scale * var_corr + mean_corr``, computed in float64.
-
-    Examples
-    --------
-    >>> dequantize_weights(np.array([[3], [-2]], np.int8), np.array([0.5, 0.25]), np.array([1, 0]))
-    array([[ 1. ],
-           [-0.5]], dtype=float32)
-    """
-
-    def along(values: np.ndarray) -> np.ndarray:
-        values = np.asarray(values)
-        if values.size == 1:
-            return values.reshape(())
-        shape = [1] * stored.ndim
-        shape[axis] = -1
-        return values.reshape(shape)
-
-    real = (stored.astype(np.float64) - along(zero_point)) * along(scale)
-    if np.size(scale) > 1 and var_corr is not None:
-        real *= along(np.where((np.asarray(var_corr) < 0) | (np.asarray(var_corr) > 10), 1.0, var_corr))
-    if np.size(scale) > 1 and mean_corr is not None:
-        real += along(mean_corr)
-    return real.astype(_F)
-
-
 def pad_value_int8(value: float, q: Affine) -> np.int8:
     """Stored number that PadFusion of int8 fills with: ``round(value / scale + zero_point)``, wrapped, not clamped.
 
@@ -337,4 +287,4 @@ def pad_value_int8(value: float, q: Affine) -> np.int8:
     >>> pad_value_int8(1.0, Affine(0.1, -3))
     np.int8(7)
     """
-    return np.int8(to_int32(round_half_away(np.asarray(_F(value) / _F(q.scale) + _F(q.zero_point)))).astype(np.int8))
+    return np.int32(stored_value(value, q)).astype(np.int8)

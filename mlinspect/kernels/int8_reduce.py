@@ -13,13 +13,13 @@ from mlinspect.kernels.fixedpoint import (
     multiply,
     quantize_multiplier,
     reciprocal,
-    round_half_away,
     rounding_shift,
     wrap32,
 )
-from mlinspect.kernels.int8 import VALUES, Affine, clamped, fused, to_int32
+from mlinspect.kernels.int8 import VALUES, Affine, clamped
+from mlinspect.kernels.libm import fmaf
 from mlinspect.kernels.pool import fold_taps
-from mlinspect.kernels.quantize import lookup
+from mlinspect.kernels.quantize import cast, lookup, round_half_away
 
 _F = np.float32
 _EPSILON = np.finfo(_F).eps
@@ -31,7 +31,7 @@ _EPSILON = np.finfo(_F).eps
 def _rescaled(values: np.ndarray, q: Affine, out: Affine) -> np.ndarray:
     """Stored output of pooled values in input units; what does not fit int8 wraps, as the runtime's cast does."""
     factor = np.float64(_F(q.scale) / _F(out.scale))
-    return to_int32(round_half_away((values - q.zero_point) * factor) + out.zero_point).astype(np.int8)
+    return cast(round_half_away((values - q.zero_point) * factor) + out.zero_point, np.int32).astype(np.int8)
 
 
 def _fold(
@@ -334,7 +334,7 @@ def resize_linear_int8(
     c_lb, c_lt, c_rb, c_rt = (one - wx) * (one - wy), wy * (one - wx), wx * (one - wy), wx * wy
     if zero_point == 0:
         return np.trunc((c_lb * lb + c_lt * lt + c_rb * rb + c_rt * rt + (1 << 19)) / (1 << 20)).astype(np.int8)
-    return fused(rt, c_rt, fused(rb, c_rb, fused(lb, c_lb, c_lt * lt.astype(_F)))).astype(np.int8)
+    return fmaf(rt, c_rt, fmaf(rb, c_rb, fmaf(lb, c_lb, c_lt * lt.astype(_F)))).astype(np.int8)
 
 
 def resize_nearest_int8(x: np.ndarray, size: tuple[int, int], align_corners: bool = False) -> np.ndarray:

@@ -9,14 +9,16 @@ import numpy as np
 from mlinspect.errors import UnsupportedError
 from mlinspect.kernels.fixedpoint import (
     high_multiply,
+    high_multiply16,
     quantize_multiplier,
     requantize,
-    round_half_away,
     rounding_shift,
     wrap32,
 )
-from mlinspect.kernels.int8 import VALUES, Affine, clamped, fused, rounded, stored_six, to_int32
-from mlinspect.kernels.quantize import lookup
+from mlinspect.kernels.int8 import VALUES, Affine, clamped, rounded, stored_value
+from mlinspect.kernels.libm import fmaf
+from mlinspect.kernels.nnacl import tanh_quotient
+from mlinspect.kernels.quantize import cast, lookup, round_half_away
 
 _F = np.float32
 
@@ -69,7 +71,7 @@ def unary_int8(x: np.ndarray, function: str, q: Affine, out: Affine) -> np.ndarr
         squares = (VALUES.astype(np.int32) - q.zero_point) ** 2
         return lookup(x, requantize(squares, float(factor), out.zero_point))
     scale, so = _F(q.scale), _F(out.scale)
-    real = fused(VALUES, scale, _F(-q.zero_point) * scale)
+    real = fmaf(VALUES, scale, _F(-q.zero_point) * scale)
     with np.errstate(all="ignore"):
         if function == "Sqrt":
             scaled = np.sqrt(_invalid(real, real < 0, x, "square root")) / so
@@ -133,22 +135,15 @@ def _sigmoid(q: Affine, out: Affine, _alpha: float) -> np.ndarray:
 
 def _tanh(q: Affine, out: Affine, _alpha: float) -> np.ndarray:
     real = (VALUES.astype(_F) - q.zero_point) * _F(q.scale)
-    square = real * real
-    above = (((square + _F(378)) * square + _F(17325)) * square + _F(135135)) * real
-    below = ((_F(28) * square + _F(3150)) * square + _F(62370)) * square + _F(135135)
-    value = np.where(np.abs(real) > 5, np.sign(real), above / below)
-    return clamped(to_int32(round_half_away(value.astype(np.float64) / _F(out.scale).item() + out.zero_point)))
+    value = np.where(np.abs(real) > 5, np.sign(real), tanh_quotient(real))
+    return clamped(cast(round_half_away(value.astype(np.float64) / _F(out.scale).item() + out.zero_point), np.int32))
 
 
 def _leaky_relu(q: Affine, out: Affine, alpha: float) -> np.ndarray:
     scale = _F(q.scale) * (_F(1) / _F(out.scale))
     x = VALUES.astype(_F)
     slope = np.where(VALUES <= 0, _F(alpha), _F(1))
-    return rounded(fused(x * slope, scale, _F(-q.zero_point) * scale), out.zero_point)
-
-
-def _high_multiply16(a: np.ndarray, b: np.ndarray | int) -> np.ndarray:
-    return np.minimum((a * b + (1 << 14)) >> 15, 32767)
+    return rounded(fmaf(x * slope, scale, _F(-q.zero_point) * scale), out.zero_point)
 
 
 def _multiplier16(factor: np.float32) -> tuple[int, int]:
@@ -165,19 +160,19 @@ def _hard_swish(q: Affine, out: Affine, _alpha: float) -> np.ndarray:
     gate = x
     if gate_exponent > 0:
         gate = np.clip(gate << gate_exponent - 1, -32768, 32767)
-    gate = _high_multiply16(gate, to_gate)
+    gate = high_multiply16(gate, to_gate)
     if gate_exponent > 0:
         gate = np.clip(gate << 1, -32768, 32767)
     elif gate_exponent < 0:
         gate = rounding_shift(gate, -gate_exponent)
     gate = (gate + (1 << 15)) >> 1
-    product = _high_multiply16(gate, _high_multiply16(x, to_out))
+    product = high_multiply16(gate, high_multiply16(x, to_out))
     return clamped(rounding_shift(product, max(-out_exponent, 0)) + out.zero_point)
 
 
 _ACTIVATIONS: dict[str, Callable[[Affine, Affine, float], np.ndarray]] = {
     "RELU": lambda q, out, _alpha: _relu(q, out, 127),
-    "RELU6": lambda q, out, _alpha: _relu(q, out, stored_six(out)),
+    "RELU6": lambda q, out, _alpha: _relu(q, out, stored_value(6, out)),
     "SIGMOID": _sigmoid,
     "TANH": _tanh,
     "LEAKY_RELU": _leaky_relu,

@@ -49,6 +49,31 @@ _EXPM1_POLY = tuple(
 )
 
 
+def fmaf(a: np.ndarray | np.float32, b: np.ndarray | np.float32, c: np.ndarray | np.float32 | np.integer) -> np.ndarray:
+    """``a * b + c`` in double, then rounded to float32: a fused multiply-add, which does not round the product.
+
+    Parameters
+    ----------
+    a, b, c : ndarray or scalar
+        float32, or integers that float32 holds; shapes that broadcast.
+
+    Returns
+    -------
+    ndarray of float32
+
+    Notes
+    -----
+    MindSpore Lite's x86 build fuses such expressions wherever a docstring here says so.
+
+    Examples
+    --------
+    >>> third = np.float32(1) / np.float32(3)
+    >>> fmaf(np.float32([3]), third, np.float32(-1)), np.float32([3]) * third - np.float32(1)
+    (array([2.9802322e-08], dtype=float32), array([0.], dtype=float32))
+    """
+    return (np.multiply(a, b, dtype=np.float64) + c).astype(_F)
+
+
 def expf(x: np.ndarray) -> np.ndarray:
     """e to the power ``x`` as glibc's ``expf`` (2.28 and later): a cubic in double around multiples of ln 2 / 32.
 

@@ -49,8 +49,31 @@ def exp(x: np.ndarray) -> np.ndarray:
     return y.reshape(x.shape)
 
 
+def tanh_quotient(x: np.ndarray) -> np.ndarray:
+    """The quotient of polynomials that approximates tanh (nnacl ``TanhOpt``), not yet clamped to -1..1.
+
+    Parameters
+    ----------
+    x : ndarray of float32
+
+    Returns
+    -------
+    ndarray of float32
+
+    Examples
+    --------
+    >>> tanh_quotient(np.float32([0, 0.5, 9]))
+    array([0.        , 0.46211717, 1.0052787 ], dtype=float32)
+    """
+    square = np.square(x)
+    y = _horner(square, (1, 378, 17325, 135135))
+    y *= x
+    y /= _horner(square, (28, 3150, 62370, 135135))
+    return y
+
+
 def tanh(x: np.ndarray) -> np.ndarray:
-    """Hyperbolic tangent: a quotient of polynomials, held to -1..1 (``MS_TANHX8_F32``).
+    """Hyperbolic tangent: a quotient of polynomials, clamped to -1..1 (``MS_TANHX8_F32``).
 
     Parameters
     ----------
@@ -69,15 +92,12 @@ def tanh(x: np.ndarray) -> np.ndarray:
     """
     flat = x.reshape(-1)
     with np.errstate(all="ignore"):
-        square = np.square(flat)
-        upper = _horner(square, (1, 378, 17325, 135135))
-        upper *= flat
-        upper /= _horner(square, (28, 3150, 62370, 135135))
-    np.fmax(upper, _F(-1), out=upper)
-    np.fmin(upper, _F(1), out=upper)
+        y = tanh_quotient(flat)
+    np.fmax(y, _F(-1), out=y)
+    np.fmin(y, _F(1), out=y)
     tail = slice(flat.size - flat.size % 4, None)
-    upper[tail] = np.where(np.abs(flat[tail]) <= 5, upper[tail], np.sign(flat[tail]))
-    return upper.reshape(x.shape)
+    y[tail] = np.where(np.abs(flat[tail]) <= 5, y[tail], np.sign(flat[tail]))
+    return y.reshape(x.shape)
 
 
 def cos(x: np.ndarray) -> np.ndarray:

@@ -8,14 +8,10 @@ import numpy as np
 
 from mlinspect.kernels.pool import fold_taps
 from mlinspect.kernels.reduce import normalize_axes, sum_sequential
+from mlinspect.kernels.shape import along
 
 _LONG = 1024  # numbers that make an inner loop long enough
 _BLOCK = 1 << 15  # numbers of a block that stays in the cache
-
-
-def _along(values: np.ndarray, axis: int, ndim: int) -> np.ndarray:
-    """A vector shaped to broadcast along one axis."""
-    return np.reshape(values, [-1 if i == axis % ndim else 1 for i in range(ndim)])
 
 
 def batch_norm(
@@ -93,7 +89,7 @@ def by_channel(x: np.ndarray, axis: int, *steps: tuple[np.ufunc, np.ndarray]) ->
     """
     if axis % x.ndim != x.ndim - 1 or not x.flags.c_contiguous or x.size < _BLOCK:
         for function, values in steps:
-            x = function(x, _along(values, axis, x.ndim))
+            x = function(x, along(values, axis, x.ndim))
         return x
     channels = x.shape[-1]
     rows = x.size // channels

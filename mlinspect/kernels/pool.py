@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mlinspect.kernels.quantize import round_half_away
 from mlinspect.kernels.reduce import reduce
+from mlinspect.kernels.windows import Pads, taps
 
 _MINUS_ZERO = np.iinfo(np.int32).min  # its bits
 
@@ -125,7 +127,7 @@ def pool(
     algorithm: str,
     window: Sequence[int],
     stride: Sequence[int],
-    padding: Sequence[tuple[int, int]],
+    padding: Pads,
     *,
     output_size: Sequence[int] | None = None,
     exclude_padding: bool = False,
@@ -213,6 +215,36 @@ def pool(
     return out
 
 
+def max_pool_inside(x: np.ndarray, window: Sequence[int], stride: Sequence[int], size: Sequence[int]) -> np.ndarray:
+    """Largest value of every window where all windows lie inside the image: quicker than :func:`pool`.
+
+    Parameters
+    ----------
+    x : ndarray of float32, shape (N, H, W, C)
+    window, stride, size : (int, int)
+        Window length, stride and number of windows, along y and x.
+
+    Returns
+    -------
+    ndarray of float32, shape (N, *size, C)
+        Maxima start at -FLT_MAX and pass over NaN. Of -0 and +0 either may be the maximum.
+
+    Notes
+    -----
+    MindSpore Lite ``MaxPoolFusion``.
+
+    Examples
+    --------
+    >>> x = np.float32([1, 3, 2, 4]).reshape(1, 1, 4, 1)
+    >>> max_pool_inside(x, (1, 2), (1, 2), (1, 2)).ravel().tolist()
+    [3.0, 4.0]
+    """
+    y = np.full((len(x), *size, x.shape[3]), np.finfo(np.float32).min, np.float32)
+    for _, cells in taps(x, window, stride, (1, 1), size):
+        np.fmax(y, cells, out=y)
+    return y
+
+
 def roi_pool(x: np.ndarray, rois: np.ndarray, size: Sequence[int], scale: float) -> np.ndarray:
     """Largest value of every bin of regions of interest.
 
@@ -242,7 +274,7 @@ def roi_pool(x: np.ndarray, rois: np.ndarray, size: Sequence[int], scale: float)
     [6.0, 14.0]
     """
     corners = rois[:, 1:].astype(np.float32) * np.float32(scale)
-    corners = np.copysign(np.floor(np.abs(corners.astype(np.float64)) + 0.5), corners)  # half away from zero
+    corners = round_half_away(corners.astype(np.float64))
     out = np.empty((len(rois), *size, x.shape[3]), np.float32)
     for region, roi, corner in zip(out, rois, corners, strict=True):
         spans = []

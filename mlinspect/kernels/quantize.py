@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
+from mlinspect.kernels.shape import along
+
 _F = np.float32
 _BLOCK = 1 << 17  # elements whose scratch still fits the second-level cache
 
@@ -32,7 +34,7 @@ def dequantize(q: np.ndarray, scale: ArrayLike, zero_point: ArrayLike = 0, axis:
     >>> dequantize(np.uint8([0, 120, 255]), 0.05, 120)
     array([-6.  ,  0.  ,  6.75], dtype=float32)
     """
-    scale, zero = _along(scale, _F, q.ndim, axis), _along(zero_point, np.int64, q.ndim, axis)
+    scale, zero = _parameter(scale, _F, q.ndim, axis), _parameter(zero_point, np.int64, q.ndim, axis)
     scale = np.where(scale == 0, _F(1), scale)
     if q.itemsize > 2 and zero.any():
         return (q.astype(np.int64) - zero).astype(_F) * scale  # their difference is what float32 must round
@@ -75,7 +77,7 @@ def quantize(
     array([-10,  10,  11,  10, 127], dtype=int8)
     """
     v, limits = np.asarray(v, _F), np.iinfo(dtype)
-    scale, zero = _along(scale, _F, v.ndim, axis), _along(zero_point, np.int64, v.ndim, axis)
+    scale, zero = _parameter(scale, _F, v.ndim, axis), _parameter(zero_point, np.int64, v.ndim, axis)
     low, high = 2 * (limits.min - zero), 2 * (limits.max - zero)
     reach = max(np.abs(low).max(), np.abs(high).max())
     if reach >= 1 << 24:  # a zero point so absurd that float32 cannot hold the bounds: the formula word by word
@@ -115,25 +117,25 @@ def _round_into(
 
 
 def round_half_away(x: np.ndarray) -> np.ndarray:
-    """Nearest whole number of a float32, halves away from zero (C's ``roundf``).
+    """Nearest whole number, halves away from zero (C's ``round`` and ``roundf``).
 
-    Adds the largest number below one half and truncates: exact for every float32, unlike adding one half.
+    Adds the largest number below one half and truncates: exact for every number, unlike adding one half.
 
     Parameters
     ----------
-    x : ndarray of float32
+    x : ndarray of float32 or float64
 
     Returns
     -------
-    ndarray of float32
+    ndarray of the type of `x`
 
     Examples
     --------
     >>> round_half_away(np.float32([0.5, -2.5, 0.49999997]))
     array([ 1., -3.,  0.], dtype=float32)
     """
-    x = np.asarray(x, _F)
-    y = np.copysign(np.nextafter(_F(0.5), _F(0)), x)
+    number = x.dtype.type
+    y = np.copysign(np.nextafter(number(0.5), number(0)), x)
     y += x
     return np.trunc(y)
 
@@ -147,7 +149,7 @@ def cast(v: np.ndarray, dtype: DTypeLike) -> np.ndarray:
 
     Parameters
     ----------
-    v : ndarray
+    v : ndarray or numpy scalar
     dtype : the wanted type
 
     Returns
@@ -160,7 +162,7 @@ def cast(v: np.ndarray, dtype: DTypeLike) -> np.ndarray:
     >>> cast(np.float32([3.7, -3.7, np.nan, 3e9]), np.int32)
     array([          3,          -3, -2147483648, -2147483648], dtype=int32)
     """
-    dtype = np.dtype(dtype)
+    v, dtype = np.asarray(v), np.dtype(dtype)
     with np.errstate(all="ignore"):
         if v.dtype.kind != "f" or dtype.kind not in "iu":
             return v.astype(dtype, copy=False)
@@ -253,18 +255,16 @@ def dequantize_weights(
     """
     if axis is None or np.size(scale) == 1:
         return dequantize(q, np.ravel(scale)[0], np.ravel(zero_point)[0])
-    real = (q - _along(zero_point, float, q.ndim, axis)) * _along(scale, float, q.ndim, axis)
+    real = (q - _parameter(zero_point, float, q.ndim, axis)) * _parameter(scale, float, q.ndim, axis)
     if var_corr is not None:
         spread = np.asarray(var_corr, float)
-        real *= _along(np.where((spread < 0) | (spread > 10), 1.0, spread), float, q.ndim, axis)
+        real *= _parameter(np.where((spread < 0) | (spread > 10), 1.0, spread), float, q.ndim, axis)
     if mean_corr is not None:
-        real += _along(mean_corr, float, q.ndim, axis)
+        real += _parameter(mean_corr, float, q.ndim, axis)
     return real.astype(_F)
 
 
-def _along(p: ArrayLike, dtype: DTypeLike, ndim: int, axis: int | None) -> np.ndarray:
+def _parameter(p: ArrayLike, dtype: DTypeLike, ndim: int, axis: int | None) -> np.ndarray:
     """Parameter `p` shaped to broadcast along `axis` of an array of `ndim` dimensions; a scalar without an axis."""
     p = np.asarray(p, dtype)
-    if p.ndim == 0 or axis is None:
-        return p.reshape(())
-    return p.reshape([-1 if d == axis % ndim else 1 for d in range(ndim)])
+    return p.reshape(()) if p.ndim == 0 or axis is None else along(p, axis, ndim)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mlinspect.kernels.fixedpoint import multiply, quantize_multiplier, rounding_shift
+from mlinspect.kernels.fixedpoint import high_multiply16, multiply, quantize_multiplier, rounding_shift
 
 _ONE = 32767  # 1 with 0 integer bits, as near as it gets
 _EXP_MINUS_EIGHTH, _THIRD = 28918, 10923  # 0 integer bits
@@ -21,11 +21,6 @@ _GATES = (("Input", "inputGateBias"), ("Forget", "forgetGateBias"), ("Cell", "ce
 
 def _saturate(x: np.ndarray) -> np.ndarray:
     return np.clip(x, -32768, 32767)
-
-
-def _times(a: np.ndarray, b: np.ndarray | int) -> np.ndarray:
-    """The product of two numbers: their integer bits add up."""
-    return np.minimum((a * b + (1 << 14)) >> 15, 32767)  # -1 * -1 saturates
 
 
 def _more_bits(x: np.ndarray, exponent: int) -> np.ndarray:
@@ -40,23 +35,23 @@ def _exp_of_negative(a: np.ndarray, integer_bits: int) -> np.ndarray:
     quarter = 1 << (fraction - 2)
     rest = (a & (quarter - 1)) - quarter
     x = (rest << integer_bits) + (1 << 12)
-    x2 = _times(x, x)
-    x3, x4 = _times(x2, x), _times(x2, x2)
-    series = rounding_shift(_times(rounding_shift(x4, 2) + x3, _THIRD) + x2, 1)
-    result = _saturate(_EXP_MINUS_EIGHTH + _times(x + series, _EXP_MINUS_EIGHTH))
+    x2 = high_multiply16(x, x)
+    x3, x4 = high_multiply16(x2, x), high_multiply16(x2, x2)
+    series = rounding_shift(high_multiply16(rounding_shift(x4, 2) + x3, _THIRD) + x2, 1)
+    result = _saturate(_EXP_MINUS_EIGHTH + high_multiply16(x + series, _EXP_MINUS_EIGHTH))
     quarters = rest - a
     for exponent, factor in _EXP_MINUS_POWERS[: integer_bits + 2]:
-        result = np.where(quarters >> (fraction + exponent) & 1, _times(result, factor), result)
+        result = np.where(quarters >> (fraction + exponent) & 1, high_multiply16(result, factor), result)
     return np.where(a == 0, _ONE, result)
 
 
 def _reciprocal(x: np.ndarray) -> np.ndarray:
     """2 / (1 + x) for 0 <= x <= 1 (0 integer bits), with 2 integer bits: three Newton steps."""
     half_denominator = (x + _ONE + 1) >> 1
-    y = _48_OVER_17 + _times(half_denominator, _MINUS_32_OVER_17)
+    y = _48_OVER_17 + high_multiply16(half_denominator, _MINUS_32_OVER_17)
     for _ in range(3):
-        missing = (1 << 13) - _times(half_denominator, y)
-        y = y + _more_bits(_times(y, missing), 2)
+        missing = (1 << 13) - high_multiply16(half_denominator, y)
+        y = y + _more_bits(high_multiply16(y, missing), 2)
     return y
 
 
@@ -126,8 +121,8 @@ def quantized_lstm(
         total = inputs @ (weights.astype(np.float64).T - weights_zero_point)  # exact: far below 2**53
         gates[gate] = _saturate(multiply(total.astype(np.int64) + params[bias], *to_gate))
 
-    entering = _times(_logistic(gates["Input"]), _tanh(gates["Cell"]))
-    kept = _times(_logistic(gates["Forget"]), cell_state.astype(np.int64))
+    entering = high_multiply16(_logistic(gates["Input"]), _tanh(gates["Cell"]))
+    kept = high_multiply16(_logistic(gates["Forget"]), cell_state.astype(np.int64))
     new_state = _saturate(rounding_shift(entering, 4) + kept)
-    output = _times(_logistic(gates["Output"]), _tanh(_more_bits(new_state, 1)))
+    output = high_multiply16(_logistic(gates["Output"]), _tanh(_more_bits(new_state, 1)))
     return new_state.astype(np.int16), (np.clip(rounding_shift(output, 8), -128, 127) + 128).astype(np.uint8)

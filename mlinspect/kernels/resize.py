@@ -6,6 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mlinspect.kernels.libm import fmaf
+from mlinspect.kernels.quantize import round_half_away
+from mlinspect.kernels.shape import along
+
 
 def source_coordinates(n_in: int, n_out: int, transform: str, *, by_division: bool = False) -> np.ndarray:
     """Where the output cells lie on the input axis.
@@ -48,17 +52,12 @@ def source_coordinates(n_in: int, n_out: int, transform: str, *, by_division: bo
     return places
 
 
-def _fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """``a * b + c`` rounded once."""
-    return (np.multiply(a, b, dtype=np.float64) + c).astype(np.float32)
-
-
 def _cubic_weight(distance: np.ndarray, coefficient: float) -> np.ndarray:
     """Keys' convolution kernel, with the fused multiply-adds of MindSpore Lite's binary."""
     d = np.abs(distance)
     a = np.full_like(d, coefficient)
-    near = _fused(_fused(a + 2, d, -(a + 3)) * d, d, np.ones_like(d))
-    far = _fused(8 * a, d, _fused(a * d * d, d, -(5 * a * d * d))) - 4 * a
+    near = fmaf(fmaf(a + 2, d, -(a + 3)) * d, d, np.float32(1))
+    far = fmaf(8 * a, d, fmaf(a * d * d, d, -(5 * a * d * d))) - 4 * a
     return np.where(d <= 1, near, np.where(d <= 2, far, np.float32(0)))
 
 
@@ -70,13 +69,9 @@ def _taps(
     whole = np.nan_to_num(floor).astype(np.int64)
     weights: np.ndarray | None = None
     if method == "nearest":
-        # half away from zero; a float32 sum could round up to the next integer
-        cells = (
-            np.floor(np.nan_to_num(places.astype(np.float64)) + 0.5).astype(np.int64)
-            if transform == "align_corners"
-            else whole
-        )
-        cells = cells[None]
+        cells = whole[None]
+        if transform == "align_corners":
+            cells = np.nan_to_num(round_half_away(places)).astype(np.int64)[None]
     elif method == "linear":
         upper = np.ceil(places).astype(np.int64) if transform == "half_pixel" and not by_division else whole + 1
         cells = np.stack([whole, upper])
@@ -96,11 +91,10 @@ def _mix(x: np.ndarray, axis: int, cells: np.ndarray, weights: np.ndarray | None
     out = x.take(cells[0], axis)
     if weights is None:
         return out
-    shape = [-1 if i == axis else 1 for i in range(x.ndim)]
-    out *= weights[0].reshape(shape)
+    out *= along(weights[0], axis, x.ndim)
     for cell, weight in zip(cells[1:], weights[1:], strict=True):
         term = x.take(cell, axis)
-        term *= weight.reshape(shape)
+        term *= along(weight, axis, x.ndim)
         out += term
     return out
 
@@ -154,21 +148,16 @@ def resize(
     [0.0, 0.0, 3.0, 3.0]
     """
     height, width = x.shape[1:3]
-    y_cells, y_weights = _taps(
-        source_coordinates(height, size[0], transform, by_division=by_division),
-        height,
-        method,
-        transform,
-        by_division,
-        cubic_coeff,
-    )
-    x_cells, x_weights = _taps(
-        source_coordinates(width, size[1], transform, by_division=by_division),
-        width,
-        method,
-        transform,
-        by_division,
-        cubic_coeff,
+    (y_cells, y_weights), (x_cells, x_weights) = (
+        _taps(
+            source_coordinates(n_in, n_out, transform, by_division=by_division),
+            n_in,
+            method,
+            transform,
+            by_division,
+            cubic_coeff,
+        )
+        for n_in, n_out in zip((height, width), size, strict=True)
     )
     rows = np.unique(y_cells)
     if len(rows) < height:  # interpolate along x only the rows that are used

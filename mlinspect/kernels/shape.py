@@ -13,6 +13,30 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 from numpy.typing import ArrayLike, DTypeLike
 
+from mlinspect.kernels.slice import box
+
+
+def along(vector: np.ndarray, axis: int, ndim: int) -> np.ndarray:
+    """A vector as an array of `ndim` dimensions that broadcasts along `axis`: a view.
+
+    Parameters
+    ----------
+    vector : ndarray, shape (n,)
+    axis : int
+        Negative axes count from the end.
+    ndim : int
+
+    Returns
+    -------
+    ndarray, shape (1, ..., n, ..., 1)
+
+    Examples
+    --------
+    >>> along(np.array([1, 2, 3]), -2, 3).shape
+    (1, 3, 1)
+    """
+    return vector.reshape([-1 if i == axis % ndim else 1 for i in range(ndim)])
+
 
 def pad(
     x: np.ndarray, pads: Sequence[Sequence[int]], mode: str = "constant", value: float | np.generic = 0
@@ -87,10 +111,7 @@ def split_views(x: np.ndarray, origins: Sequence[Sequence[int]], sizes: Sequence
     >>> split_views(np.array([1, 2, 3]), [(0,), (1,)], [(1,), (2,)])
     [array([1]), array([2, 3])]
     """
-    return [
-        x[tuple(slice(o, o + n) for o, n in zip(origin, size, strict=True))]
-        for origin, size in zip(origins, sizes, strict=True)
-    ]
+    return [box(x, origin, size) for origin, size in zip(origins, sizes, strict=True)]
 
 
 def split(x: np.ndarray, sizes: Sequence[int], axis: int, count: int = 0) -> list[np.ndarray]:
@@ -252,7 +273,7 @@ def one_hot(
            [0, 0, 0]])
     """
     indices = np.expand_dims(indices, axis)
-    place = np.arange(depth).reshape([-1 if d == axis % indices.ndim else 1 for d in range(indices.ndim)])
+    place = along(np.arange(depth), axis, indices.ndim)
     if wrap:
         indices = np.where(indices < 0, indices + depth, indices)
     return np.where(indices == place, np.asarray(on, dtype), np.asarray(off, dtype))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -118,3 +118,33 @@ def windows(
     )
     # what as_strided does, in a tenth of its time; it checks that the view stays inside
     return np.ndarray(shape, x.dtype, x, 0, strides)
+
+
+def taps(
+    image: np.ndarray, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], out: Sequence[int]
+) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+    """The cells that each tap of a kernel meets in all windows, tap after tap.
+
+    Parameters
+    ----------
+    image : ndarray, shape (N, H, W, C)
+        Already padded.
+    kernel, stride, dilation, out : (int, int)
+        As for :func:`windows`.
+
+    Yields
+    ------
+    tap : (int, int)
+    cells : ndarray, shape (N, *out, C)
+        A view: what is written to it is written to `image`.
+
+    Examples
+    --------
+    >>> [cells.ravel().tolist() for _, cells in taps(np.arange(4).reshape(1, 1, 4, 1), (1, 2), (1, 2), (1, 1), (1, 2))]
+    [[0, 2], [1, 3]]
+    """
+    for tap in np.ndindex(*kernel):
+        rows, columns = (
+            slice(k * d, k * d + (n - 1) * s + 1, s) for k, d, n, s in zip(tap, dilation, out, stride, strict=True)
+        )
+        yield tap, image[:, rows, columns]

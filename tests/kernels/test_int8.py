@@ -163,9 +163,4 @@ def test_helpers():
     got = quantize.lookup(x[:, ::2], table)
     assert got.tolist() == [[int(table[v & 255]) for v in row] for row in x[:, ::2].tolist()]
     got[0, 0] = 5  # a new array of one's own
-    assert int8.to_int32(np.array([2147483647.0, 2147483648.0, -np.inf])).tolist() == [
-        2147483647,
-        -(1 << 31),
-        -(1 << 31),
-    ]
     assert int8.rounded(np.array([np.inf, -2.5], np.float32), -9).tolist() == [-128, -12]

@@ -122,17 +122,6 @@ def test_dynamic_matmul_output():
     assert np.allclose(int8_move.dynamic_matmul_output(sums, 0.1, 0.5, None), sums * 0.05)
 
 
-def test_dequantize_weights():
-    w = np.arange(-6, 6).reshape(2, 3, 2).astype(np.int16)
-    assert np.array_equal(int8_move.dequantize_weights(w, [0.1], [2]), ((w - 2) * 0.1).astype(np.float32))
-    scale, zero = np.array([0.1, 0.3]), np.array([2, -1])
-    got = int8_move.dequantize_weights(w, scale, zero, 2, np.array([1.5, 11.0]), np.array([0.25, 0.0]))
-    assert np.array_equal(got[..., 0], ((w[..., 0] - 2) * 0.1 * 1.5 + 0.25).astype(np.float32))
-    assert np.array_equal(got[..., 1], ((w[..., 1] + 1) * 0.3).astype(np.float32))
-    one = int8_move.dequantize_weights(w, [0.1], [0], 0, np.array([1.5]), np.array([9.0]))
-    assert np.array_equal(one, (w * 0.1).astype(np.float32))  # corrections count per channel only
-
-
 def test_pad_value():
     assert int8_move.pad_value_int8(-1.26, Affine(0.1, 3)) == -10
     assert int8_move.pad_value_int8(20.0, Affine(0.1, 3)) == 203 - 256

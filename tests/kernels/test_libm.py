@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlinspect.kernels.libm import expf, logf, sinf, tanhf
+from mlinspect.kernels.libm import expf, fmaf, logf, sinf, tanhf
 
 few = settings(derandomize=True, deadline=None, max_examples=60)
 
@@ -64,6 +64,12 @@ def test_sinf_is_within_one_place_of_exact(values):
     exact = np.sin(x.astype(float))
     assert (np.abs(sinf(x) - exact) <= np.spacing(np.abs(exact).astype(np.float32))).all()
     np.testing.assert_array_equal(sinf(-x), -sinf(x))
+
+
+def test_fmaf_keeps_what_the_product_would_lose():
+    a = np.float32([1 + 2.0**-23, 3])  # squared: 1 + 2**-22 + 2**-46, whose last part float32 cannot hold
+    np.testing.assert_array_equal(fmaf(a, a, -np.float32([1 + 2.0**-22, 9])), np.float32([2.0**-46, 0]))
+    assert fmaf(a, np.float32(2), np.float32(1)).dtype == np.float32
 
 
 def test_ends():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlinspect.kernels.pool import fold_taps, pool, pool_output_size, roi_pool
+from mlinspect.kernels.pool import fold_taps, max_pool_inside, pool, pool_output_size, roi_pool
 
 few = settings(derandomize=True, deadline=None, max_examples=60)
 LIMIT = np.finfo(np.float32).max
@@ -86,6 +86,20 @@ def test_maximum_passes_over_nan_and_padding():
     x = np.float32([np.nan, -3, np.nan, np.nan]).reshape(1, 1, 4, 1)
     assert pool(x, "max", (1, 2), (1, 2), ((0, 0), (0, 0))).ravel().tolist() == [-3, -LIMIT]
     assert pool(x, "max", (1, 3), (1, 3), ((0, 0), (1, 1))).ravel().tolist() == [-3, -LIMIT]
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    window=st.tuples(*[st.integers(1, 3)] * 2),
+    stride=st.tuples(*[st.integers(1, 3)] * 2),
+)
+@few
+def test_maxima_of_windows_inside_the_image_are_those_of_pool(seed, window, stride):
+    x = np.random.default_rng(seed).normal(size=(2, 5, 6, 3)).astype(np.float32)
+    want = pool(x, "max", window, stride, ((0, 0), (0, 0)))
+    assert np.array_equal(max_pool_inside(x, window, stride, want.shape[1:3]), want)
+    x[...] = np.nan
+    assert (max_pool_inside(x, window, stride, want.shape[1:3]) == -LIMIT).all()
 
 
 def test_average_keeps_nan():

@@ -92,6 +92,14 @@ def test_signed32_is_rounded_once_to_float32():
     assert dequantize(q, 1, 2**24).tolist() == [1, -(2.0**31) - 2**24, 7 - 2**24]
 
 
+def test_round_half_away_in_double_precision():
+    below_half = np.nextafter(0.5, 0)
+    values = np.array([0.5, below_half, 1.5, 2.5, 2.0**51 + 0.5, 2.0**52 + 1, 1e300, np.inf])
+    want = [1, 0, 2, 3, 2.0**51 + 1, 2.0**52 + 1, 1e300, np.inf]
+    assert round_half_away(values).tolist() == want
+    assert round_half_away(-values).tolist() == [-v for v in want]
+
+
 def test_round_half_away_on_every_kind_of_float32():
     bits = np.arange(0, 2**31, 65521, dtype=np.int64)  # all binades
     values = np.concatenate([bits.astype(np.uint32).view(F), TIES])
@@ -107,6 +115,7 @@ def test_scalars_without_dimensions():
     assert quantize(value, 0.1, 2**30, np.int8).tolist() == 127
     assert dequantize(np.array(6, np.int8), 0.5, 3).tolist() == 1.5
     assert cast(value, np.int32).shape == ()
+    assert cast(F(np.nan), np.int32) == -(2**31)
     assert lookup(np.array(5, np.int8), table_of(np.negative, np.int8)) == -5
 
 

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mlinspect.kernels.windows import output_size, pad_zero, windows
+from mlinspect.kernels.windows import output_size, pad_zero, taps, windows
 
 few = settings(derandomize=True, deadline=None, max_examples=60)
 
@@ -27,6 +27,9 @@ def test_windows_see_the_padded_image(data):
     for y, x_, ky, kx in np.ndindex(*out, *kernel):
         cell = padded[:, y * stride[0] + ky * dilation[0], x_ * stride[1] + kx * dilation[1]]
         assert np.array_equal(view[:, y, x_, ky, kx], cell)
+    for (ky, kx), cells in taps(padded, kernel, stride, dilation, out):
+        assert np.array_equal(cells, view[:, :, :, ky, kx])
+        assert np.shares_memory(cells, padded)
 
 
 def test_windows_never_reach_outside():
