@@ -77,7 +77,7 @@ def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | Non
             mode,
         )
         if entry.reference == "user":
-            return compute_by(entry.function, call, entry.stored is True, "armnn")
+            return compute_by(entry.function, call, entry.stored, "armnn")
         return _compute(entry, call, real)
 
     return bind
@@ -131,9 +131,7 @@ def _checked(entry: Op, layer: ir.Layer) -> Callable[..., tuple[np.ndarray, ...]
 
 def _compute(entry: Op, call: Call, real: Callable[[ir.Tensor, np.ndarray], np.ndarray]) -> Compute:
     function, tensors = _checked(entry, call.layer), call.inputs
-    everything = entry.stored is True
-    as_stored = set(range(len(tensors))) if everything else set(entry.stored or ())  # type: ignore[arg-type]
-    plain = tuple(i in as_stored or (entry.integers and tensor.dtype == "int32") for i, tensor in enumerate(tensors))
+    plain = tuple(entry.stored or (entry.integers and tensor.dtype == "int32") for tensor in tensors)
 
     if call.mode == "float":
 
@@ -147,7 +145,7 @@ def _compute(entry: Op, call: Call, real: Callable[[ir.Tensor, np.ndarray], np.n
             return tuple(_unrounded(result, tensor) for result, tensor in zip(results, call.outputs, strict=True))
 
         return compute
-    if everything:
+    if entry.stored:
         return lambda *arrays: function(call, *arrays)
 
     def compute_vendor(*arrays: np.ndarray) -> tuple[np.ndarray, ...]:

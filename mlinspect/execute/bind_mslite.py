@@ -63,7 +63,7 @@ def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | Non
         takers = set().union(*(consumers.get(i, ()) for i in layer.outputs))
         call = Call(layer, tuple(inputs), tuple(outputs), mode, {"handle": not takers.isdisjoint(_TAKES_HANDLE)})
         if entry is not None and entry.reference == "user":  # whatever the type of the operands
-            compute = compute_by(entry.function, call, entry.stored is True, "mslite", extra)
+            compute = compute_by(entry.function, call, entry.stored, "mslite", extra)
         else:
             compute = _compute(entry, int8, call, extra)
         return _unless_dead(compute, len(outputs)) if some_die and layer.op != "Merge" else compute
@@ -81,7 +81,7 @@ def reference_of(network: ir.Network, layer: ir.Layer) -> str:
     if entry is None and int8 is None:
         return "none"
     first = next((network.tensors[i].dtype for i in layer.inputs if network.tensors[i].dtype in _NUMBERS), "")
-    if first in ("int8", "uint8") and int8 is None and entry is not None and entry.stored is not True:
+    if first in ("int8", "uint8") and int8 is None and entry is not None and not entry.stored:
         return "published definition"  # the runtime has no kernel for it
     return "vendor" if entry is None else entry.reference
 
@@ -91,13 +91,13 @@ _NUMBERS = ("float32", "float16", "int8", "int32", "bool", "uint8")
 
 def _compute(entry: Op | None, int8: Op | None, call: Call, extra: tuple[np.ndarray, ...]) -> Compute:
     function = entry.function if entry is not None else None
-    if function is not None and int8 is None and entry is not None and entry.stored is True:
-        return lambda *arrays: as_tuple(function(call, *arrays, *extra))
+    if entry is not None and entry.stored and int8 is None:
+        return lambda *arrays: as_tuple(entry.function(call, *arrays, *extra))
 
     def compute(*arrays: np.ndarray) -> tuple[Any, ...]:
         kind = next((array.dtype.char for array in arrays if array.dtype.char in _DECIDING), "")
-        if kind == "b" or kind == "B":
-            if int8 is not None and (kind == "b" or int8.stored):
+        if kind in ("b", "B"):
+            if int8 is not None and (kind == "b" or int8.stored):  # few take uint8
                 return as_tuple(int8.function(call, *arrays, *extra))
             if function is not None:
                 return _through_real(function, call, arrays, extra)

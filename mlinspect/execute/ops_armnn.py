@@ -297,8 +297,9 @@ def _windows(size: int, window: int, stride: int, padding: tuple[int, int], ceil
     return count - ((count - 1) * stride >= size + padding[0])
 
 
-# Arm NN moves a window's start to the image's end before it asks whether it lies behind; along X of Pooling2d after
-_FROM_NOWHERE = (math.inf, math.inf, math.inf)
+# Arm NN gives 0 for a window that starts beyond the image (start > size). It clips starts to the image before that
+# test, which then finds none; only along X of Pooling2d it clips after it.
+_NEVER_BEHIND = (math.inf, math.inf, math.inf)
 
 
 @armnn("Pooling2d", "Pooling3d")
@@ -324,7 +325,7 @@ def pooling(call: Call, x: np.ndarray) -> np.ndarray:
         padding,
         output_size=size,
         exclude_padding=a["paddingMethod"] == "Exclude",
-        zero_from=_FROM_NOWHERE if deep else (math.inf, x.shape[2] + 1),
+        zero_from=_NEVER_BEHIND if deep else (math.inf, x.shape[2] + 1),
     )
     return channels_back(result, layout)
 

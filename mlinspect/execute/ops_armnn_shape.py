@@ -234,16 +234,13 @@ def gather_nd(call: Call, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
 @armnn("ScatterNd")
 def scatter_nd(call: Call, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
     """Operand 0 is what is written into, or, with m_InputEnabled false, the shape of zeros to write into."""
-    target = call.outputs[0]
-    if call.mode == "float":
-        real_updates = updates
-        base = x if call.attrs["m_InputEnabled"] else np.zeros(tuple(x), updates.dtype)
-    else:
-        real_updates = dequantize_array(updates, call.inputs[2])
-        enabled = call.attrs["m_InputEnabled"]
-        base = dequantize_array(x, call.inputs[0]) if enabled else np.zeros(tuple(x), np.float32)
-    result = gather.scatter_nd(base, indices, real_updates, call.attrs["m_Function"].lower())
-    return result if call.mode == "float" else encode(result, target)
+    given = call.attrs["m_InputEnabled"]
+    if call.mode == "vendor":
+        updates = dequantize_array(updates, call.inputs[2])
+        x = dequantize_array(x, call.inputs[0]) if given else x
+    base = x if given else np.zeros(tuple(x), updates.dtype)
+    result = gather.scatter_nd(base, indices, updates, call.attrs["m_Function"].lower())
+    return result if call.mode == "float" else encode(result, call.outputs[0])
 
 
 @armnn("Tile")

@@ -12,15 +12,16 @@ from functools import partial
 import numpy as np
 
 from mlinspect.execute.ops_mslite_elementwise import fused
+from mlinspect.execute.ops_mslite_shape import TYPES
 from mlinspect.execute.registry import Call, op
 from mlinspect.kernels import conv, depthwise, int8_move, matmul, normalize, pool, recurrent_nnacl, resize
 from mlinspect.kernels.conv_transpose import conv2d_transpose
 from mlinspect.kernels.depthwise_fused import depthwise_conv2d_fused, spread_taps
 from mlinspect.kernels.int8 import Affine
+from mlinspect.kernels.windows import NO_PADDING, Pads, output_size, pad_zero, windows
 
 mslite = partial(op, "mslite")
 published = partial(op, "mslite", reference="published definition")
-Pads = tuple[tuple[int, int], tuple[int, int]]
 
 
 # --- windows ---------------------------------------------------------------------------------------------------------
@@ -40,16 +41,16 @@ def padding_of(
     dilation: Sequence[int] = (1, 1),
 ) -> Pads:
     """((top, bottom), (left, right)): TensorFlow's SAME, or what is listed, which the runtime adds for VALID, too."""
-    if mode != "SAME" and listed is not None and len(listed) >= 4:
+    if mode != "SAME":
+        if listed is None or len(listed) < 4:
+            return NO_PADDING
         top, bottom, left, right = (int(n) for n in listed[:4])
         return (top, bottom), (left, right)
-    if mode != "SAME":
-        return (0, 0), (0, 0)
     pads = []
     for n, k, s, d in zip(size, kernel, stride, dilation, strict=True):
         total = max((-(-n // s) - 1) * s + (k - 1) * d + 1 - n, 0)
         pads.append((total // 2, total - total // 2))
-    return pads[0], pads[1]
+    return tuple(pads)
 
 
 def windows_of(call: Call, x: np.ndarray, kernel: tuple[int, ...]) -> tuple[tuple[int, int], Pads, tuple[int, int]]:
@@ -115,8 +116,8 @@ def adder_fusion(call: Call, x: np.ndarray, weights: np.ndarray, bias: np.ndarra
     """A convolution that sums ``-|x - w|`` in place of products (AdderNet)."""
     kernel = weights.shape[1:3]
     stride, padding, dilation = windows_of(call, x, kernel)
-    size = conv.output_size(x.shape[1:3], kernel, stride, padding, dilation)
-    view = conv.windows(conv.pad_zero(x, padding), kernel, stride, dilation, size)
+    size = output_size(x.shape[1:3], kernel, stride, padding, dilation)
+    view = windows(pad_zero(x, padding), kernel, stride, dilation, size)
     y = np.stack([-np.abs(view - filter_).sum((-3, -2, -1)) for filter_ in weights], -1)
     return fused(call, y if bias is None else y + bias)
 
@@ -152,8 +153,7 @@ def transposed_padding(call: Call, kernel: Sequence[int], stride: Sequence[int],
     if call.attrs["pad_mode"] != "SAME":
         return padding_of(call.attrs["pad_mode"], call.attrs["pad_list"], (0, 0), kernel, stride, dilation)
     over = [(k - 1) * d + 1 - s for k, s, d in zip(kernel, stride, dilation, strict=True)]
-    (top, bottom), (left, right) = ((max(n, 0) // 2, n - max(n, 0) // 2) for n in over)
-    return (top, bottom), (left, right)
+    return tuple((max(n, 0) // 2, n - max(n, 0) // 2) for n in over)
 
 
 @mslite("Conv2dTransposeFusion")
@@ -206,7 +206,7 @@ def pooled_windows(call: Call, x: np.ndarray) -> tuple[tuple[int, int], tuple[in
     """(window, stride, padding, output size)."""
     a = call.attrs
     if a["global"]:
-        return (x.shape[1], x.shape[2]), (1, 1), ((0, 0), (0, 0)), [1, 1]
+        return (x.shape[1], x.shape[2]), (1, 1), NO_PADDING, [1, 1]
     window, stride = last_two(a["kernel_size"]), last_two(a["strides"])
     padding = padding_of(a["pad_mode"], a.get("pad"), x.shape[1:3], window, stride)
     ceil = a.get("round_mode") == "CEIL" and a["pad_mode"] != "SAME"
@@ -357,16 +357,13 @@ def lstm(call: Call, x: np.ndarray, *operands: np.ndarray) -> tuple[np.ndarray, 
         weights = recurrent_nnacl.split_lstm_weights(flat, x.shape[-1], cell.shape[-1], directions)
         y, hidden, cell = recurrent_nnacl.lstm(x, *weights, hidden, cell, **zoneout)
         y = y.swapaxes(1, 2).reshape(*y.shape[:1], y.shape[2], -1)
-        return (y, hidden, cell, *call_rest(call))
+        # what the runtime hands on to the gradient, and nobody else reads
+        rest = [np.zeros(0, np.float32)] * (len(call.outputs) - 3)
+        return (y, hidden, cell, *rest)
     from_input, from_state, bias, hidden, cell, *projection = operands
     return recurrent_nnacl.lstm(
         x, from_input, from_state, bias, hidden, cell, projection=projection[0] if projection else None, **zoneout
     )
-
-
-def call_rest(call: Call) -> tuple[np.ndarray, ...]:
-    """What the runtime hands on to the gradient, and nobody else reads."""
-    return (np.zeros(0, np.float32),) * (len(call.outputs) - 3)
 
 
 @mslite("GRU")
@@ -397,7 +394,7 @@ def quant_dtype_cast(call: Call, x: np.ndarray) -> np.ndarray:
         return x
     if "quantizer" not in call.memo:
         parameters = Affine(float(q.scale[0]), int(q.zero_point[0]))
-        from_uint8 = "dst_dtype" in q.extra and int(q.extra["dst_dtype"][0]) == UINT8
+        from_uint8 = "dst_dtype" in q.extra and TYPES.get(int(q.extra["dst_dtype"][0])) == "uint8"
         call.memo["quantizer"] = (
             partial(int8_move.quantize_uint8, q=parameters)
             if wanted == "uint8"
@@ -405,9 +402,6 @@ def quant_dtype_cast(call: Call, x: np.ndarray) -> np.ndarray:
         )
     stored: np.ndarray = call.memo["quantizer"](x)
     return stored
-
-
-UINT8 = 37  # its TypeId
 
 
 def _other_sign(call: Call, x: np.ndarray) -> np.ndarray:

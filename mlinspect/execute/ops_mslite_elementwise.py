@@ -5,8 +5,9 @@ In float mode the operators' definitions count, where the runtime departs from t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -20,61 +21,70 @@ published = partial(op, "mslite", reference="published definition")
 
 # --- activations -----------------------------------------------------------------------------------------------------
 
-# name -> kernel, and its parameters of (alpha, min_val, max_val)
-ACTIVATIONS: dict[str, tuple[str, Callable[[float, float, float], tuple[float, float]]]] = {
-    "RELU": ("relu", lambda alpha, low, high: (0, 0)),
-    "SIGMOID": ("sigmoid", lambda alpha, low, high: (0, 0)),
-    "RELU6": ("bounded_relu", lambda alpha, low, high: (6, 0)),
-    "ELU": ("elu", lambda alpha, low, high: (alpha, 0)),
-    "LEAKY_RELU": ("leaky_relu", lambda alpha, low, high: (alpha, 0)),
-    "ABS": ("abs", lambda alpha, low, high: (0, 0)),
-    "RELU1": ("bounded_relu", lambda alpha, low, high: (1, -1)),
-    "SOFTSIGN": ("soft_sign", lambda alpha, low, high: (0, 0)),
-    "SOFTPLUS": ("softplus", lambda alpha, low, high: (0, 0)),
-    "TANH": ("tanh", lambda alpha, low, high: (1, 1)),
-    "SELU": ("selu", lambda alpha, low, high: (0, 0)),
-    "HSWISH": ("hard_swish", lambda alpha, low, high: (0, 0)),
-    "HSIGMOID": ("hard_sigmoid", lambda alpha, low, high: (0, 0)),
-    "THRESHOLDRELU": ("threshold_relu", lambda alpha, low, high: (alpha, 0)),
-    "LINEAR": ("linear", lambda alpha, low, high: (1, 0)),
-    "HARD_TANH": ("bounded_relu", lambda alpha, low, high: (high, low)),
-    "SIGN": ("sign", lambda alpha, low, high: (0, 0)),
-    "SWISH": ("swish", lambda alpha, low, high: (0, 0)),
-    "GELU": ("gelu", lambda alpha, low, high: (0, 0)),
-    "FAST_GELU": ("gelu_tanh", lambda alpha, low, high: (0, 0)),
+# name -> kernel and its two parameters: numbers, or names of attributes
+ACTIVATIONS: dict[str, tuple[str, float | str, float | str]] = {
+    "RELU": ("relu", 0, 0),
+    "SIGMOID": ("sigmoid", 0, 0),
+    "RELU6": ("bounded_relu", 6, 0),
+    "ELU": ("elu", "alpha", 0),
+    "LEAKY_RELU": ("leaky_relu", "alpha", 0),
+    "ABS": ("abs", 0, 0),
+    "RELU1": ("bounded_relu", 1, -1),
+    "SOFTSIGN": ("soft_sign", 0, 0),
+    "SOFTPLUS": ("softplus", 0, 0),
+    "TANH": ("tanh", 1, 1),
+    "SELU": ("selu", 0, 0),
+    "HSWISH": ("hard_swish", 0, 0),
+    "HSIGMOID": ("hard_sigmoid", 0, 0),
+    "THRESHOLDRELU": ("threshold_relu", "alpha", 0),
+    "LINEAR": ("linear", 1, 0),
+    "HARD_TANH": ("bounded_relu", "max_val", "min_val"),
+    "SIGN": ("sign", 0, 0),
+    "SWISH": ("swish", 0, 0),
+    "GELU": ("gelu", 0, 0),
+    "FAST_GELU": ("gelu_tanh", 0, 0),
 }
 NO_ACTIVATION = ("NO_ACTIVATION", None)
+
+
+def _activated(
+    call: Call, name: str, x: np.ndarray, attrs: Mapping[str, Any], out: np.ndarray | None = None
+) -> np.ndarray:
+    """An activation of float32 with the parameters that some attributes give."""
+    if name not in ACTIVATIONS:
+        raise UnsupportedError(f"activation {name} is unknown")
+    kernel, *parameters = ACTIVATIONS[name]
+    if name == "GELU" and attrs.get("approximate"):
+        kernel = "gelu_tanh"
+    a, b = (attrs.get(p, 0) if isinstance(p, str) else p for p in parameters)
+    return activate(x, kernel, a, b, NNACL if call.mode == "vendor" else FAST, out)
 
 
 @mslite("Activation")
 def activation(call: Call, x: np.ndarray) -> np.ndarray:
     name = call.attrs["activation_type"]
-    if name in NO_ACTIVATION or (name == "RELU" and x.dtype == np.int32):
-        return x if name in NO_ACTIVATION else np.maximum(x, 0)
-    if name not in ACTIVATIONS:
-        raise UnsupportedError(f"activation {name} is unknown")
-    kernel, parameters = ACTIVATIONS[name]
-    if name == "GELU" and call.attrs.get("approximate"):
-        kernel = "gelu_tanh"
-    a, b = parameters(call.attrs.get("alpha", 0), call.attrs.get("min_val", 0), call.attrs.get("max_val", 0))
-    return activate(x, kernel, a, b, NNACL if call.mode == "vendor" else FAST)
+    if name in NO_ACTIVATION:
+        return x
+    if name == "RELU" and x.dtype == np.int32:
+        return np.maximum(x, 0)
+    return _activated(call, name, x, call.attrs)
 
 
 def fused(call: Call, y: np.ndarray) -> np.ndarray:
-    """The activation that an operator applies to its result, in place."""
+    """The activation that an operator applies to its result, in place; it has no parameters of its own."""
     name = call.attrs.get("activation_type")
     if name in NO_ACTIVATION:
         return _folded(call, y) if call.mode == "float" else y
     if y.dtype != np.float32:
         return np.clip(y, 0, 6 if name == "RELU6" else None)
-    kernel, parameters = ACTIVATIONS[name]
-    a, b = parameters(0, 0, 0)
-    return activate(y, kernel, a, b, NNACL if call.mode == "vendor" else FAST, out=np.ascontiguousarray(y))
+    return _activated(call, name, y, {}, np.ascontiguousarray(y))
 
 
 def _folded(call: Call, y: np.ndarray) -> np.ndarray:
-    """The ReLU (ReLU6) that converters leave to the output's range, of which int8 saturation makes one: [0, 6] is no
-    accident. Without it real values would run away.
+    """The ReLU or ReLU6 that a converter dropped because int8 does it anyway.
+
+    An output whose stored -128 means 0 clamps at 0 by saturation, and one that ends at 6 clamps at 6. Real values have
+    no such ends, so float mode clamps them here.
     """
     q = call.outputs[0].quantization
     if q is None or call.outputs[0].dtype != "int8" or q.zero_point[0] != -128:

@@ -319,42 +319,42 @@ def concat(call: Call, *arrays: np.ndarray) -> np.ndarray:
 
 @on_int8("Reshape")
 def reshape(call: Call, x: np.ndarray, wanted: np.ndarray | None = None) -> np.ndarray:
-    return rescaled(call, moving.reshape(call, x, wanted))  # type: ignore[arg-type]
+    return rescaled(call, moving.reshape(call, x, wanted))
 
 
 @on_int8("Squeeze")
 def squeeze(call: Call, x: np.ndarray) -> np.ndarray:
-    return rescaled(call, moving.squeeze(call, x))  # type: ignore[arg-type]
+    return rescaled(call, moving.squeeze(call, x))
 
 
 @on_int8("Crop")
 def crop(call: Call, x: np.ndarray, like: np.ndarray) -> np.ndarray:
-    return rescaled(call, moving.cropped(call, x, like))
+    return rescaled(call, moving.crop(call, x, like))
 
 
 @on_int8("SliceFusion")
 def slice_fusion(call: Call, x: np.ndarray, begin: np.ndarray, size: np.ndarray) -> np.ndarray:
-    return rescaled(call, moving.sliced(call, x, begin, size))
+    return rescaled(call, moving.slice_fusion(call, x, begin, size))
 
 
 @on_int8("Split")
 def split(call: Call, x: np.ndarray) -> tuple[np.ndarray, ...]:
-    return tuple(rescaled(call, part, i) for i, part in enumerate(moving.split_parts(call, x)))
+    return tuple(rescaled(call, part, i) for i, part in enumerate(moving.split(call, x)))
 
 
 @on_int8("Gather")
 def gather(call: Call, x: np.ndarray, indices: np.ndarray, axis: np.ndarray) -> np.ndarray:
-    return rescaled(call, moving.gather_layer(call, x, indices, axis))  # type: ignore[arg-type]
+    return rescaled(call, moving.gather_layer(call, x, indices, axis))
 
 
 @on_int8("DepthToSpace")
 def depth_to_space(call: Call, x: np.ndarray) -> np.ndarray:
-    return rescaled(call, moving.depth_to_space(call, x))  # type: ignore[arg-type]
+    return rescaled(call, moving.depth_to_space(call, x))
 
 
 @on_int8("BatchToSpace", "BatchToSpaceND")
 def batch_to_space(call: Call, x: np.ndarray, *operands: np.ndarray) -> np.ndarray:
-    return rescaled(call, moving.to_space(call, x))
+    return rescaled(call, moving.batch_to_space(call, x))
 
 
 @on_int8("PadFusion")
@@ -372,7 +372,7 @@ def detection_post_process(call: Call, *arrays: np.ndarray) -> tuple[Any, ...]:
         int8_move.dequantize_int8(x, *affine(tensor)) if x.dtype == np.int8 else x
         for x, tensor in zip(arrays, call.inputs, strict=True)
     ]
-    return ops_mslite_misc.detection_post_process(call, *real)  # type: ignore[return-value]
+    return ops_mslite_misc.detection_post_process(call, *real)
 
 
 # takes uint8, too

@@ -10,7 +10,7 @@ import numpy as np
 from mlinspect.errors import UnsupportedError
 from mlinspect.execute.ops_mslite import matrices
 from mlinspect.execute.ops_mslite_elementwise import fused
-from mlinspect.execute.ops_mslite_shape import TYPES, integers, one
+from mlinspect.execute.ops_mslite_shape import TYPES, integers, scalar
 from mlinspect.execute.registry import Call, op
 from mlinspect.kernels import detection, nnacl, shape, text
 
@@ -114,7 +114,7 @@ def sparse_fill_empty_rows(
     call: Call, places: np.ndarray, values: np.ndarray, dense_shape: np.ndarray, default: np.ndarray
 ) -> tuple[np.ndarray, ...]:
     """TensorFlow's: rows without an entry get the default at column 0; which they were; where each entry went."""
-    rows = one(dense_shape[:1])
+    rows = scalar(dense_shape[:1])
     empty = np.ones(rows, bool)
     empty[places[:, 0]] = False
     more = np.zeros((empty.sum(), places.shape[1]), places.dtype)
@@ -292,12 +292,14 @@ def tensor_list_from_tensor(call: Call, x: np.ndarray, element_shape: np.ndarray
 
 @lists("TensorListReserve")
 def tensor_list_reserve(call: Call, element_shape: np.ndarray, count: np.ndarray) -> Any:
-    return _list([None] * one(count), tuple(integers(element_shape)), TYPES.get(call.attrs["element_dtype"], "float32"))
+    return _list(
+        [None] * scalar(count), tuple(integers(element_shape)), TYPES.get(call.attrs["element_dtype"], "float32")
+    )
 
 
 @lists("TensorListGetItem")
 def tensor_list_get_item(call: Call, items: TensorList, index: np.ndarray, *rest: np.ndarray) -> np.ndarray:
-    item = items[one(index)]
+    item = items[scalar(index)]
     return _empty(items, integers(rest[0]) if rest else ()) if item is None else item
 
 
@@ -310,7 +312,7 @@ def _empty(items: TensorList, wanted: Any = ()) -> np.ndarray:
 
 @lists("TensorListSetItem")
 def tensor_list_set_item(call: Call, items: TensorList, index: np.ndarray, value: np.ndarray) -> Any:
-    place = one(index)
+    place = scalar(index)
     changed = [*items, *[None] * (place + 1 - len(items))]
     changed[place] = value
     return _list(changed, items.shape or value.shape, value.dtype)
@@ -324,12 +326,12 @@ def tensor_list_stack(call: Call, items: TensorList, element_shape: np.ndarray) 
 @lists("TensorArray")
 def tensor_array(call: Call, count: np.ndarray) -> Any:
     a = call.attrs
-    return _list([None] * one(count), tuple(a["element_shape"] or ()), TYPES.get(a["data_type"], "float32"))
+    return _list([None] * scalar(count), tuple(a["element_shape"] or ()), TYPES.get(a["data_type"], "float32"))
 
 
 @lists("TensorArrayRead")
 def tensor_array_read(call: Call, items: TensorList, index: np.ndarray, *flow: np.ndarray) -> np.ndarray:
-    item = items[one(index)]
+    item = items[scalar(index)]
     return _empty(items) if item is None else item
 
 
@@ -338,7 +340,7 @@ def tensor_array_write(
     call: Call, items: TensorList, index: np.ndarray, value: np.ndarray, *flow: np.ndarray
 ) -> tuple[Any, ...]:
     """Writes into the array that it is given: every later read sees it."""
-    place = one(index)
+    place = scalar(index)
     items.extend([None] * (place + 1 - len(items)))
     items[place] = value
     return (np.zeros(1, np.float32),)[: len(call.outputs)]

@@ -24,12 +24,12 @@ TYPES |= {38: "uint16", 39: "uint32", 40: "uint64", 41: "float32", 42: "float16"
 
 
 def integers(values: np.ndarray) -> list[int]:
-    """A vector operand as a list."""
+    """A vector operand as Python integers."""
     return [int(value) for value in values.reshape(-1)]
 
 
-def one(value: np.ndarray) -> int:
-    """A scalar operand."""
+def scalar(value: np.ndarray) -> int:
+    """A scalar operand as a Python integer."""
     return int(value.reshape(-1)[0])
 
 
@@ -67,7 +67,7 @@ def unsqueeze(call: Call, x: np.ndarray) -> np.ndarray:
 
 @moves("ExpandDims")
 def expand_dims(call: Call, x: np.ndarray, axis: np.ndarray) -> np.ndarray:
-    return np.expand_dims(x, one(axis))
+    return np.expand_dims(x, scalar(axis))
 
 
 @moves("Transpose")
@@ -119,15 +119,10 @@ def unstack(call: Call, x: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(np.moveaxis(x, call.attrs["axis"], 0))
 
 
-def split_parts(call: Call, x: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The pieces of a Split."""
-    a = call.attrs
-    return tuple(shape.split(x, a["size_splits"] or (), a["axis"], len(call.outputs)))
-
-
 @moves("Split")
 def split(call: Call, x: np.ndarray) -> tuple[np.ndarray, ...]:
-    return split_parts(call, x)
+    a = call.attrs
+    return tuple(shape.split(x, a["size_splits"] or (), a["axis"], len(call.outputs)))
 
 
 @moves("SplitWithOverlap")
@@ -136,18 +131,13 @@ def split_with_overlap(call: Call, x: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(shape.split_with_overlap(x, a["ratio"], a["extend_top"], a["extend_bottom"], a["split_dim"]))
 
 
-def sliced(call: Call, x: np.ndarray, begin: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """The box of a SliceFusion."""
+@moves("SliceFusion")
+def slice_fusion(call: Call, x: np.ndarray, begin: np.ndarray, size: np.ndarray) -> np.ndarray:
     starts, sizes = [0] * x.ndim, [-1] * x.ndim
     axes = call.attrs.get("axes")
     for axis, b, n in zip(axes or range(x.ndim), integers(begin), integers(size), strict=False):
         starts[axis], sizes[axis] = b, n
     return slice.box(x, starts, sizes)
-
-
-@moves("SliceFusion")
-def slice_fusion(call: Call, x: np.ndarray, begin: np.ndarray, size: np.ndarray) -> np.ndarray:
-    return sliced(call, x, begin, size)
 
 
 @moves("StridedSlice")
@@ -171,17 +161,13 @@ def masks_of(call: Call) -> dict[str, Any]:
     return {name: int(call.attrs.get(name) or 0) for name in MASKS}
 
 
-def cropped(call: Call, x: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """The box of a Crop: one offset counts for the first cropped axis only in the runtime, for all by definition."""
+@moves("Crop")
+def crop(call: Call, x: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """One offset counts for the first cropped axis only in the runtime, for all by definition."""
     axis, offsets = call.attrs["axis"], list(call.attrs["offsets"] or (0,))
     if len(offsets) == 1 and call.mode == "float":
         offsets *= x.ndim - axis % x.ndim
     return slice.crop(x, like.shape, offsets, axis)
-
-
-@moves("Crop")
-def crop(call: Call, x: np.ndarray, like: np.ndarray) -> np.ndarray:
-    return cropped(call, x, like)
 
 
 PAD_MODES = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric", "MODE_RESERVED": "symmetric"}
@@ -227,8 +213,10 @@ def block_of(call: Call) -> list[int]:
     return list(call.attrs.get("block_size") or call.attrs.get("block_shape") or ())
 
 
-def to_batch(call: Call, x: np.ndarray, fill: float) -> np.ndarray:
-    """SpaceToBatch that fills with ``fill``."""
+@moves("SpaceToBatch", "SpaceToBatchND")
+def space_to_batch(call: Call, x: np.ndarray, *operands: np.ndarray) -> np.ndarray:
+    q = call.inputs[0].quantization
+    fill = int(q.zero_point[0]) if q is not None and x.dtype == np.int8 else 0
     block, pads = block_of(call), [list(pair) for pair in call.attrs["paddings"] or ()]
     if len(block) == 1:
         block, pads = [*block, 1], [*pads, [0, 0]]
@@ -237,14 +225,8 @@ def to_batch(call: Call, x: np.ndarray, fill: float) -> np.ndarray:
     return space.space_to_batch(x, block, pads, fill)
 
 
-@moves("SpaceToBatch", "SpaceToBatchND")
-def space_to_batch(call: Call, x: np.ndarray, *operands: np.ndarray) -> np.ndarray:
-    q = call.inputs[0].quantization
-    return to_batch(call, x, int(q.zero_point[0]) if q is not None and x.dtype == np.int8 else 0)
-
-
-def to_space(call: Call, x: np.ndarray) -> np.ndarray:
-    """The images of a BatchToSpace."""
+@moves("BatchToSpace")
+def batch_to_space(call: Call, x: np.ndarray, *operands: np.ndarray) -> np.ndarray:
     block, crops = block_of(call), [list(pair) for pair in call.attrs["crops"] or ()]
     if len(block) == 1:
         block, crops = [*block, 1], [*crops, [0, 0]]
@@ -253,14 +235,7 @@ def to_space(call: Call, x: np.ndarray) -> np.ndarray:
     return space.batch_to_space(x, block, crops or [[0, 0], [0, 0]])
 
 
-@moves("BatchToSpace")
-def batch_to_space(call: Call, x: np.ndarray, *operands: np.ndarray) -> np.ndarray:
-    return to_space(call, x)
-
-
-@published("BatchToSpaceND")
-def batch_to_space_nd(call: Call, x: np.ndarray, *operands: np.ndarray) -> np.ndarray:
-    return to_space(call, x)
+published("BatchToSpaceND")(batch_to_space)
 
 
 @moves("SpaceToDepth")
@@ -286,7 +261,7 @@ def reverse_sequence(call: Call, x: np.ndarray, lengths: np.ndarray) -> np.ndarr
 
 @moves("Triu", "Tril")
 def triangle(call: Call, x: np.ndarray, k: np.ndarray | None = None) -> np.ndarray:
-    return (np.triu if call.layer.op == "Triu" else np.tril)(x, 0 if k is None else one(k))
+    return (np.triu if call.layer.op == "Triu" else np.tril)(x, 0 if k is None else scalar(k))
 
 
 # --- by index --------------------------------------------------------------------------------------------------------
@@ -294,7 +269,7 @@ def triangle(call: Call, x: np.ndarray, k: np.ndarray | None = None) -> np.ndarr
 
 @moves("Gather")
 def gather_layer(call: Call, x: np.ndarray, indices: np.ndarray, axis: np.ndarray) -> np.ndarray:
-    return gather.gather(x, indices, one(axis))
+    return gather.gather(x, indices, scalar(axis))
 
 
 @moves("GatherNd")
@@ -304,7 +279,7 @@ def gather_nd(call: Call, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
 @moves("GatherD")
 def gather_d(call: Call, x: np.ndarray, axis: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    return gather.gather_elements(x, indices, one(axis))
+    return gather.gather_elements(x, indices, scalar(axis))
 
 
 @moves("ScatterNd")
@@ -357,7 +332,7 @@ def one_hot(call: Call, indices: np.ndarray, depth: np.ndarray, *values: np.ndar
     else:
         off, on = values[0].reshape(-1)[:2]
     axis = call.attrs["axis"]
-    return shape.one_hot(indices, one(depth), on, off, axis, wrap=len(values) == 1, dtype=values[0].dtype)
+    return shape.one_hot(indices, scalar(depth), on, off, axis, wrap=len(values) == 1, dtype=values[0].dtype)
 
 
 @moves("InvertPermutation")
@@ -377,7 +352,7 @@ def unique(call: Call, x: np.ndarray) -> tuple[np.ndarray, ...]:
 
 @moves("UnsortedSegmentSum")
 def unsorted_segment_sum(call: Call, x: np.ndarray, segments: np.ndarray, count: np.ndarray) -> np.ndarray:
-    y = np.zeros((one(count), *x.shape[segments.ndim :]), x.dtype)
+    y = np.zeros((scalar(count), *x.shape[segments.ndim :]), x.dtype)
     inside = (segments >= 0) & (segments < len(y))
     np.add.at(y, segments[inside], x[inside])
     return y
@@ -424,7 +399,7 @@ def range_layer(call: Call, *operands: np.ndarray) -> np.ndarray:
 
 @published("LinSpace")
 def lin_space(call: Call, start: np.ndarray, stop: np.ndarray, count: np.ndarray) -> np.ndarray:
-    return np.linspace(start.reshape(-1)[0], stop.reshape(-1)[0], one(count), dtype=start.dtype)
+    return np.linspace(start.reshape(-1)[0], stop.reshape(-1)[0], scalar(count), dtype=start.dtype)
 
 
 @moves("RaggedRange")
@@ -440,7 +415,7 @@ def ragged_range(
 
 @moves("Cast")
 def cast(call: Call, x: np.ndarray, type_id: np.ndarray | None = None) -> np.ndarray:
-    wanted = TYPES.get(one(type_id)) if type_id is not None else None
+    wanted = TYPES.get(scalar(type_id)) if type_id is not None else None
     dtype = np.dtype(wanted) if wanted else numpy_dtype(call.outputs[0])
     if dtype == np.float16:  # fp16 is off: half floats are float32
         dtype = np.dtype(np.float32)

@@ -186,27 +186,14 @@ def dropout_grad(call: Call, dy: np.ndarray, mask: np.ndarray) -> np.ndarray:
 @train("Conv2DBackpropInputFusion")
 def conv2d_backprop_input(call: Call, dy: np.ndarray, weights: np.ndarray, shape: np.ndarray) -> np.ndarray:
     a = call.attrs
-    stride, dilation, kernel = last_two(a["stride"]), last_two(a["dilation"]), weights.shape[1:3]
-    size = size_of_input(call, dy, shape, kernel, stride, dilation)
-    padding = padding_of(a["pad_mode"], a["pad_list"], size, kernel, stride, dilation)
     if (a.get("group") or 1) > 1:
         raise UnsupportedError("the gradient of a grouped convolution by its input is not known here")
-    return gradient.conv2d_input(dy, weights, size, stride=stride, padding=padding, dilation=dilation)
-
-
-def size_of_input(
-    call: Call,
-    dy: np.ndarray,
-    shape: np.ndarray,
-    kernel: tuple[int, ...],
-    stride: tuple[int, int],
-    dilation: tuple[int, int],
-) -> tuple[int, int]:
-    """Height and width of a convolution's input: of the declared output, else of the operand, which is NCHW."""
     declared = call.outputs[0].shape
-    if declared is not None and len(declared) == 4:
-        return int(declared[1]), int(declared[2])
-    return int(integers(shape)[2]), int(integers(shape)[3])
+    # the operand is NCHW
+    height, width = declared[1:3] if declared is not None and len(declared) == 4 else integers(shape)[2:4]
+    stride, dilation, kernel = last_two(a["stride"]), last_two(a["dilation"]), weights.shape[1:3]
+    padding = padding_of(a["pad_mode"], a["pad_list"], (height, width), kernel, stride, dilation)
+    return gradient.conv2d_input(dy, weights, (height, width), stride=stride, padding=padding, dilation=dilation)
 
 
 @train("Conv2DBackpropFilterFusion")
@@ -266,12 +253,11 @@ def number(value: np.ndarray) -> np.float32:
 
 @train("Adam", "AdamWeightDecay")
 def adam(call: Call, weight: np.ndarray, m: np.ndarray, v: np.ndarray, *rest: np.ndarray) -> Update:
+    *scalars, gradient_ = rest
     if call.layer.op == "Adam":
-        *scalars, gradient_ = rest
         power1, power2, rate, beta1, beta2, epsilon = map(number, scalars)
         rate, decay = rate * np.sqrt(1 - power2) / (1 - power1), _F(0)
     else:
-        *scalars, gradient_ = rest
         rate, beta1, beta2, epsilon, decay = map(number, scalars)
     step = gradient_.reshape(weight.shape)
     m = m + (step.reshape(m.shape) - m) * (1 - beta1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from mlinspect.errors import near
 
 Result = np.ndarray | tuple[Any, ...]
 Function = Callable[..., Result]
+F = TypeVar("F", bound=Function)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +56,16 @@ class Op:
     ----------
     function : callable
         ``function(call, *arrays) -> array or tuple of arrays``.
-    stored : bool or tuple of int
-        Which operands it takes as they are stored (True: all, and it gives its results as stored); the others come
-        decoded to real float32 values.
+    stored : bool
+        It takes its operands and gives its results as stored numbers; otherwise they are real float32 values.
     integers : bool
-        Takes int32 operands as they are stored.
+        Without `stored`: it takes int32 operands as they are stored nevertheless.
     reference : {"vendor", "published definition", "user"}
         Whose arithmetic it follows.
     """
 
     function: Function
-    stored: bool | tuple[int, ...] = False
+    stored: bool = False
     integers: bool = False
     reference: str = "vendor"
 
@@ -93,13 +93,13 @@ def changes() -> int:
 def op(
     model_format: str,
     *names: str,
-    stored: bool | tuple[int, ...] = False,
+    stored: bool = False,
     integers: bool = False,
     reference: str = "vendor",
-) -> Callable[[Function], Function]:
-    """Register a function for operators of a format (for this package's own ``ops_*`` modules)."""
+) -> Callable[[F], F]:
+    """Register a function for operators of a format, for this package's own ``ops_*`` modules; options as of `Op`."""
 
-    def register(function: Function) -> Function:
+    def register(function: F) -> F:
         for name in names:
             OPS[model_format][name] = Op(function, stored, integers, reference)
         return function

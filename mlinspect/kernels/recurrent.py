@@ -17,7 +17,8 @@ from mlinspect.kernels.quantize import quantize, round_half_away
 
 Params = Mapping[str, np.ndarray]
 
-_BIAS = {"input": "inputGateBias", "forget": "forgetGateBias", "cell": "cellBias", "output": "outputGateBias"}
+# the schema's name of each gate's bias, in the schema's order of gates
+BIASES = {"input": "inputGateBias", "forget": "forgetGateBias", "cell": "cellBias", "output": "outputGateBias"}
 
 
 class _Grid(NamedTuple):
@@ -109,9 +110,20 @@ def _normalise(x: np.ndarray) -> np.ndarray:
         return (x - mean) * (1 / np.sqrt(np.where(variance == 0, np.float32(1e-8), variance)))
 
 
+def weights_name(source: str, gate: str) -> str:
+    """The schema's name of the weights from ``source`` (input, recurrent or cell) to a gate.
+
+    Examples
+    --------
+    >>> weights_name("input", "forget")
+    'inputToForgetWeights'
+    """
+    return f"{source}To{gate.capitalize()}Weights"
+
+
 def _weights(params: Params, source: str, gates: tuple[str, ...]) -> np.ndarray:
     """The matrices from ``source`` to all gates side by side, ``[K, gates * units]``."""
-    matrices = [params[f"{source}To{gate.capitalize()}Weights"] for gate in gates]
+    matrices = [params[weights_name(source, gate)] for gate in gates]
     return np.ascontiguousarray(np.concatenate(matrices).T, np.float32)
 
 
@@ -125,13 +137,13 @@ def _step(
     def gate(name: str, state: np.ndarray | None) -> np.ndarray:
         value = parts[name]
         if cell.peephole and state is not None:
-            value = _store(value + params[f"cellTo{name.capitalize()}Weights"] * state, grids.sums[name])
+            value = _store(value + params[weights_name("cell", name)] * state, grids.sums[name])
         if cell.layer_norm:
             value, grid = _normalise(value), grids.normalised[name]
             if grid is not None:
                 value = np.nan_to_num(value, nan=0.0)  # a NaN is stored as the integer 0
             value = _store(params[f"{name}LayerNormWeights"] * _store(value, grid), grid)
-            value = _store(value + params[_BIAS[name]], grids.biased)
+            value = _store(value + params[BIASES[name]], grids.biased)
         return value
 
     forget = _store(_sigmoid(gate("forget", cell_state)), grids.activated)
@@ -182,7 +194,7 @@ def _run(
     recurrent = _weights(params, "recurrent", cell.gates)
     start = np.zeros((steps * batch, recurrent.shape[1]), np.float32)
     if not cell.layer_norm:
-        start = _store(start + np.concatenate([params[_BIAS[gate]] for gate in cell.gates]), grid)
+        start = _store(start + np.concatenate([params[BIASES[gate]] for gate in cell.gates]), grid)
     sums = _accumulate(start, x.reshape(-1, depth), _weights(params, "input", cell.gates), grid)
     outputs = np.empty((steps, batch, recurrent.shape[0]), np.float32)
     buffers: list[np.ndarray] = []
@@ -391,7 +403,7 @@ def qlstm(
     if layer_norm_scales is not None:
         step = {gate: np.float32(layer_norm_scales[gate]) for gate in cell.gates}
         scaled = {gate: np.float32(input_scale) * step[gate] * np.float32(1024) for gate in cell.gates}
-        biases = {_BIAS[gate]: params[_BIAS[gate]].astype(np.float32) * (step[gate] / 1024) for gate in cell.gates}
+        biases = {BIASES[gate]: params[BIASES[gate]].astype(np.float32) * (step[gate] / 1024) for gate in cell.gates}
         params = {**params, **biases}
         grids = grids._replace(normalised={g: _grid(scaled[g]) for g in cell.gates}, biased=_grid(1 / 4096))
 

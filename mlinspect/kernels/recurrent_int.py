@@ -11,12 +11,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from mlinspect.kernels.fixedpoint import high_multiply16, multiply, quantize_multiplier, rounding_shift
+from mlinspect.kernels.recurrent import BIASES, weights_name
 
 _ONE = 32767  # 1 with 0 integer bits, as near as it gets
 _EXP_MINUS_EIGHTH, _THIRD = 28918, 10923  # 0 integer bits
 _EXP_MINUS_POWERS = ((-2, 25520), (-1, 19875), (0, 12055), (1, 4435), (2, 600), (3, 11))  # e: exp(-2**e)
 _48_OVER_17, _MINUS_32_OVER_17 = 23130, -15420  # 2 integer bits
-_GATES = (("Input", "inputGateBias"), ("Forget", "forgetGateBias"), ("Cell", "cellBias"), ("Output", "outputGateBias"))
 
 
 def _saturate(x: np.ndarray) -> np.ndarray:
@@ -108,21 +108,22 @@ def quantized_lstm(
 
     Examples
     --------
-    >>> params = {f"{a}To{g}Weights": np.full((1, 1), 101, np.uint8) for a in ("input", "recurrent") for g, _ in _GATES}
-    >>> params |= {bias: np.full(1, 1000, np.int32) for _, bias in _GATES}
+    >>> names = [weights_name(source, gate) for source in ("input", "recurrent") for gate in BIASES]
+    >>> params = {name: np.full((1, 1), 101, np.uint8) for name in names}
+    >>> params |= {bias: np.full(1, 1000, np.int32) for bias in BIASES.values()}
     >>> state = np.zeros((1, 1), np.int16), np.full((1, 1), 128, np.uint8)
     >>> quantized_lstm(np.full((1, 1), 200, np.uint8), *state, params, weights_zero_point=100, bias_scale=2**-13)
     (array([[142]], dtype=int16), array([[133]], dtype=uint8))
     """
     inputs = np.concatenate([x, output_state], axis=1).astype(np.float64) - 128
     gates, to_gate = {}, quantize_multiplier(4096 * float(np.float32(bias_scale)))  # 3 integer bits
-    for gate, bias in _GATES:
-        weights = np.concatenate([params[f"recurrentTo{gate}Weights"], params[f"inputTo{gate}Weights"]], axis=1)
+    for gate, bias in BIASES.items():
+        weights = np.concatenate([params[weights_name(source, gate)] for source in ("recurrent", "input")], axis=1)
         total = inputs @ (weights.astype(np.float64).T - weights_zero_point)  # exact: far below 2**53
         gates[gate] = _saturate(multiply(total.astype(np.int64) + params[bias], *to_gate))
 
-    entering = high_multiply16(_logistic(gates["Input"]), _tanh(gates["Cell"]))
-    kept = high_multiply16(_logistic(gates["Forget"]), cell_state.astype(np.int64))
+    entering = high_multiply16(_logistic(gates["input"]), _tanh(gates["cell"]))
+    kept = high_multiply16(_logistic(gates["forget"]), cell_state.astype(np.int64))
     new_state = _saturate(rounding_shift(entering, 4) + kept)
-    output = high_multiply16(_logistic(gates["Output"]), _tanh(_more_bits(new_state, 1)))
+    output = high_multiply16(_logistic(gates["output"]), _tanh(_more_bits(new_state, 1)))
     return new_state.astype(np.int16), (np.clip(rounding_shift(output, 8), -128, 127) + 128).astype(np.uint8)
