@@ -1,4 +1,4 @@
-"""Models from nothing, a line a layer.
+"""Build models from nothing, one line per layer.
 
 >>> import numpy as np
 >>> import mlinspect as mi
@@ -64,7 +64,7 @@ class Quantized:
 def quantized(
     array: np.ndarray, scale: float | Sequence[float] | np.ndarray, zero_point: int = 0, axis: int | None = None
 ) -> Quantized:
-    """Stored integers with their scale, one or one a channel along ``axis``, and zero point.
+    """Stored integers with their scale, one or one per channel along ``axis``, and zero point.
 
     Examples
     --------

@@ -106,7 +106,7 @@ class Changes:
         tensor : int or str
             Id or name, as in ``model.tensors``.
         scale : float or array of float, optional
-            Real values per step: one, or one a channel. What is not given stays as it is.
+            Real values per step: one, or one per channel. What is not given stays as it is.
         zero_point : int or array of int, optional
             Stored number of real 0, likewise.
         axis : int, optional

@@ -151,7 +151,7 @@ def with_quant(
     tensor : int or str
         By id or name.
     scale : float or array of float, optional
-        One, or one a channel; the old ones by default.
+        One, or one per channel; the old ones by default.
     zero_point : int or array of int, optional
         Likewise.
     axis : int, optional

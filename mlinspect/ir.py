@@ -12,7 +12,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """``real = scale * (stored - zero_point)``, one entry a channel (one in all when per tensor).
+    """``real = scale * (stored - zero_point)``, one entry per channel (one in all when per tensor).
 
     Attributes
     ----------

@@ -167,26 +167,26 @@ class Model(Changes):
 
     @property
     def layers(self) -> pd.DataFrame:
-        """One row a layer, in execution order.
+        """One row per layer, in execution order.
 
         The cells of ``attrs`` are dicts, which not every table can hold: ``model.layers.drop(columns="attrs")`` goes
-        into Parquet files, and ``model.attrs`` has the attributes one a row.
+        into Parquet files, and ``model.attrs`` has the attributes one per row.
         """
         return self._table("layers")
 
     @property
     def tensors(self) -> pd.DataFrame:
-        """One row a tensor: constants, inputs, outputs and what flows between layers."""
+        """One row per tensor: constants, inputs, outputs and what flows between layers."""
         return self._table("tensors")
 
     @property
     def quant(self) -> pd.DataFrame:
-        """One row a tensor and channel with quantisation parameters."""
+        """One row per tensor and channel with quantisation parameters."""
         return self._table("quant")
 
     @property
     def edges(self) -> pd.DataFrame:
-        """One row a connection."""
+        """One row per connection."""
         return self._table("edges")
 
     @property
@@ -201,7 +201,7 @@ class Model(Changes):
 
     @property
     def attrs(self) -> pd.DataFrame:
-        """Every attribute of every layer, one a row; values are of all kinds (``astype({"value": str})``: text)."""
+        """Every attribute of every layer, one per row; values are of all kinds (``astype({"value": str})``: text)."""
         return self._table("attrs")
 
     @cached_property
@@ -344,7 +344,7 @@ class Model(Changes):
         Parameters
         ----------
         by : {"tensor", "channel"}
-            One row a constant, or one a channel of it.
+            One row per constant, or one per channel of it.
 
         Returns
         -------
@@ -377,7 +377,7 @@ class Model(Changes):
         Returns
         -------
         DataFrame
-            One row a finding, the gravest first; ``mlinspect.describe("lint")`` tells the columns.
+            One row per finding, the gravest first; ``mlinspect.describe("lint")`` tells the columns.
 
         Raises
         ------
@@ -405,7 +405,7 @@ class Model(Changes):
         Returns
         -------
         DataFrame
-            One row a layer; ``mlinspect.describe("cost")`` tells the columns.
+            One row per layer; ``mlinspect.describe("cost")`` tells the columns.
 
         Raises
         ------

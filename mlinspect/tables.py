@@ -1,4 +1,4 @@
-"""The tables: ``ir.Network`` in, pandas DataFrames out, one function a table.
+"""The tables: ``ir.Network`` in, pandas DataFrames out, one function per table.
 
 ``COLUMNS`` is the one place that says what the columns are; the functions below fill them as plain lists,
 and ``_frame`` turns each list into its declared dtype at once (no pandas call for a single cell).
@@ -57,8 +57,8 @@ COLUMNS: dict[str, list[tuple[str, str, str, str]]] = {
         ("consumers", "object", "layer ids", "layers that read the tensor"),
         ("quantized", "bool", "", "the stored numbers really are quantised values"),
         ("scheme", "category", "", "none, per_tensor or per_channel"),
-        ("scale", "float64", "real / step", "quantisation step; NaN when there is none or one a channel"),
-        ("zero_point", "Int64", "steps", "stored number of real 0; NA when there is none or one a channel"),
+        ("scale", "float64", "real / step", "quantisation step; NaN when there is none or one per channel"),
+        ("zero_point", "Int64", "steps", "stored number of real 0; NA when there is none or one per channel"),
         ("bits", "Int64", "bits", "width of the quantised values"),
         ("compression", "category", "", "packing of the stored bytes; none when they are the array itself"),
         ("file_offset", "Int64", "bytes", "where the constant's bytes start in the file; NA when not in it"),
@@ -125,7 +125,7 @@ _INDEXED = ("layers", "tensors")
 
 
 def layers(network: ir.Network, references: Mapping[int, str] | None = None) -> pd.DataFrame:
-    """One row a layer, in execution order, subgraph after subgraph.
+    """One row per layer, in execution order, subgraph after subgraph.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def layers(network: ir.Network, references: Mapping[int, str] | None = None) -> 
 
 
 def tensors(network: ir.Network) -> pd.DataFrame:
-    """One row a tensor, in the order of their ids.
+    """One row per tensor, in the order of their ids.
 
     Examples
     --------
@@ -207,7 +207,7 @@ def tensors(network: ir.Network) -> pd.DataFrame:
 
 
 def quant(network: ir.Network) -> pd.DataFrame:
-    """One row a tensor and channel, for every tensor that has quantisation parameters.
+    """One row per tensor and channel, for every tensor that has quantisation parameters.
 
     Examples
     --------
@@ -221,11 +221,11 @@ def quant(network: ir.Network) -> pd.DataFrame:
     counts = np.array([len(q.scale) for q in found], np.intp)
 
     def spread(values: Sequence[Any], dtype: Any = np.int64) -> np.ndarray:
-        """One value a tensor -> one a row."""
+        """One value per tensor -> one per row."""
         return np.repeat(np.array(values, dtype), counts)
 
     def join(parts: list[Any]) -> np.ndarray:
-        """One array a tensor -> one value a row; NaN where the file's format has no such field."""
+        """One array per tensor -> one value per row; NaN where the file's format has no such field."""
         if not any(p is not None for p in parts):
             return np.full(counts.sum(), np.nan)
         return np.concatenate([np.full(n, np.nan) if p is None else p for p, n in zip(parts, counts, strict=True)])

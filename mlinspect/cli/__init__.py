@@ -1,6 +1,6 @@
-"""The command line, ``mlinspect COMMAND ...``: looking into models, running them, writing them.
+"""The command line, ``mlinspect COMMAND ...``: inspect models, run them, write them.
 
-Exit codes: 0 all well, 1 not a model, not readable or a failed check, 2 wrong usage. Errors are one line on stderr.
+Exit codes: 0 success; 1 unreadable file or failed check; 2 wrong usage. Errors are one line on stderr.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except UsageError as error:
         return _fail(error, 2)
-    except BrokenPipeError:  # the reader, `head` say, has seen enough; keep Python from flushing into it again
+    except BrokenPipeError:  # the reader (`head`, say) has closed the pipe: do not flush into it again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (MlinspectError, OSError) as error:
@@ -65,7 +65,7 @@ def _fail(error: Exception, code: int) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="mlinspect", description="Look into Arm NN (.armnn) and MindSpore Lite (.ms) models."
+        prog="mlinspect", description="Inspect, run and change Arm NN (.armnn) and MindSpore Lite (.ms) models."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for module in (tables, run, judge, edit, tour):

@@ -1,9 +1,11 @@
-"""The command line's part that writes models: ``mlinspect extract|upgrade|set-quant``."""
+"""Commands that write models: ``mlinspect extract|upgrade|set-quant``."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
+
+from mlinspect.cli.output import layer_key, open_model, tensor_key
 
 if TYPE_CHECKING:
     from mlinspect import ir
@@ -23,12 +25,16 @@ def add_commands(commands: Any) -> None:
     """
     extract = commands.add_parser(
         "extract",
-        help="cut the sub-graph between tensors out as a model of its own",
-        description="Cut the sub-graph between tensors, or one layer, out as a model of its own.",
+        help="write a part of a model, between tensors or one layer, as a model of its own",
+        description="Write the layers between some tensors, or one layer, as a model of its own.",
     )
     _add_files(extract)
-    extract.add_argument("--input", metavar="TENSOR", action="append", help="where data shall enter (id or name)")
-    extract.add_argument("--output", metavar="TENSOR", action="append", help="where data shall leave (id or name)")
+    extract.add_argument(
+        "--input", metavar="TENSOR", action="append", help="tensor where data enter (id or name); repeat it for more"
+    )
+    extract.add_argument(
+        "--output", metavar="TENSOR", action="append", help="tensor where data leave (id or name); repeat it for more"
+    )
     extract.add_argument("--layer", metavar="LAYER", help="cut out this layer alone (index or name)")
     extract.add_argument("--anonymize", action="store_true", help="replace names, and weights by random ones like them")
     extract.set_defaults(run=_extract)
@@ -47,8 +53,8 @@ def add_commands(commands: Any) -> None:
     quant.add_argument("file", metavar="FILE")
     quant.add_argument("tensor", metavar="TENSOR", help="id or name")
     quant.add_argument("out", metavar="OUT", help="where to write the model")
-    quant.add_argument("--scale", type=float, nargs="+", metavar="S", help="one, or one a channel")
-    quant.add_argument("--zero-point", type=int, nargs="+", metavar="Z", help="one, or one a channel")
+    quant.add_argument("--scale", type=float, nargs="+", metavar="S", help="one, or one per channel")
+    quant.add_argument("--zero-point", type=int, nargs="+", metavar="Z", help="one, or one per channel")
     quant.add_argument("--axis", type=int, metavar="A", help="axis that the channels lie along")
     quant.add_argument("--bits", type=int, metavar="B", help="width of the numbers (MindSpore Lite)")
     _add_save(quant)
@@ -83,43 +89,18 @@ def _save(network: ir.Network, options: argparse.Namespace) -> int:
     return 0
 
 
-def _open(options: argparse.Namespace) -> ir.Network:
-    import mlinspect
-
-    return mlinspect.open(options.file).network
-
-
-def key_of(text: str, names: set[str]) -> int | str:
-    """What a word on the command line means: a name if there is one like it, else a number.
-
-    Examples
-    --------
-    >>> key_of("7", {"conv1"}), key_of("7", {"7"}), key_of("conv1", {"conv1"})
-    (7, '7', 'conv1')
-    """
-    return int(text) if text not in names and text.isdecimal() else text
-
-
-def _tensor_names(network: ir.Network) -> set[str]:
-    main = network.graphs[0]
-    names = {tensor.name for tensor in network.tensors.values()}
-    return names | {port.name for port in (*main.inputs, *main.outputs)}
-
-
 def _extract(options: argparse.Namespace) -> int:
     from mlinspect import extract
     from mlinspect.errors import InputError
 
-    network = _open(options)
+    network = open_model(options.file).network
     if options.layer is not None:
         if options.input or options.output:
-            raise InputError("--layer says it all: leave out --input and --output")
-        layer = key_of(options.layer, {one.name for one in network.layers.values()})
-        piece = extract.extract_layer(network, layer)
+            raise InputError("--layer cannot be combined with --input and --output")
+        piece = extract.extract_layer(network, layer_key(network, options.layer))
     else:
-        names = _tensor_names(network)
         inputs, outputs = (
-            None if words is None else [key_of(word, names) for word in words]
+            None if words is None else [tensor_key(network, word) for word in words]
             for words in (options.input, options.output)
         )
         piece = extract.extract(network, inputs, outputs)
@@ -127,16 +108,16 @@ def _extract(options: argparse.Namespace) -> int:
 
 
 def _upgrade(options: argparse.Namespace) -> int:
-    return _save(_open(options), options)
+    return _save(open_model(options.file).network, options)
 
 
 def _set_quant(options: argparse.Namespace) -> int:
     from mlinspect import edit
 
-    network = _open(options)
+    network = open_model(options.file).network
     changed = edit.with_quant(
         network,
-        key_of(options.tensor, _tensor_names(network)),
+        tensor_key(network, options.tensor),
         scale=options.scale,
         zero_point=options.zero_point,
         axis=options.axis,

@@ -1,4 +1,4 @@
-"""What the commands share: opening a model, and giving a table in the form that was asked for."""
+"""What the commands share: opening a model, reading its names, writing a table in the chosen form."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
+    from mlinspect import ir
     from mlinspect.model import Model
 
 
 class UsageError(Exception):
-    """What was asked for makes no sense; exit code 2."""
+    """The command line was used wrongly: exit code 2."""
 
 
 def open_model(path: str) -> Model:
@@ -35,7 +36,7 @@ def add_out(parser: argparse.ArgumentParser) -> None:
 
 
 def written(table: pd.DataFrame, options: argparse.Namespace) -> bool:
-    """Write a table in the form that was asked for; False if none was."""
+    """Write a table in the form that the options name; False if they name none."""
     for kind, convert in WRITERS.items():
         if out := getattr(options, kind):
             write(out, convert(table))
@@ -53,17 +54,41 @@ def write(out: str, data: str | bytes) -> None:
         Path(out).write_bytes(raw)
 
 
+def layer_key(network: ir.Network, word: str) -> int | str:
+    """What a word on the command line means where a layer is wanted: its name, or else its index."""
+    return _key(word, {layer.name for layer in network.layers.values()})
+
+
+def tensor_key(network: ir.Network, word: str) -> int | str:
+    """What a word on the command line means where a tensor is wanted: its name or a port's, or else its id."""
+    main = network.graphs[0]
+    names = {tensor.name for tensor in network.tensors.values()}
+    return _key(word, names | {port.name for port in (*main.inputs, *main.outputs)})
+
+
+def _key(word: str, names: set[str]) -> int | str:
+    """A name if there is one like the word, else a number if it is one.
+
+    Examples
+    --------
+    >>> _key("7", {"conv1"}), _key("7", {"7"}), _key("conv1", {"conv1"})
+    (7, '7', 'conv1')
+    """
+    return int(word) if word not in names and word.isdecimal() else word
+
+
 def as_text(frame: pd.DataFrame) -> str:
     """A table for people: without columns that are empty throughout, and without the dicts, which `attrs` lists."""
     from mlinspect.card import printable
 
     frame = frame.loc[:, [c for c in frame if c != "attrs" and (frame.empty or not frame[c].isna().all())]]
-    text = frame.to_string(max_colwidth=40, na_rep="", index=frame.index.name is not None)
+    named = frame.index.name is not None
+    text = frame.to_string(max_colwidth=48, na_rep="", index=named, float_format=lambda x: f"{x:.6g}")
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def _json_cells(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
-    """Cells that are tuples or dicts as JSON text, which every reader of flat tables can take apart."""
+    """The table with nested cells (tuples, dicts) as JSON text, which flat formats can hold."""
 
     def plain(value: Any) -> Any:
         return value.tolist() if hasattr(value, "tolist") else str(value)
@@ -77,7 +102,7 @@ def _csv(frame: pd.DataFrame) -> str:
 
 
 def _json(frame: pd.DataFrame) -> str:
-    """JSON has no infinity: it is written as text."""
+    """Records; infinite numbers, which JSON does not have, become text."""
     names = {math.inf: "inf", -math.inf: "-inf"}
     named = {str(c): frame[c].astype(object).replace(names) for c in frame.select_dtypes("float")}
     plain = frame.assign(**named)

@@ -1,4 +1,4 @@
-"""The command line's part that computes: ``mlinspect run|trace|compare|blame``.
+"""Commands that run models: ``mlinspect run|trace|compare|blame``.
 
 ``compare`` exits with 1 when a layer falls below ``--min-sqnr``, so that a CI job can refuse a model.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlinspect.cli.output import add_out, open_model, written
+from mlinspect.cli.output import add_out, as_text, layer_key, open_model, written
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +39,7 @@ def add_commands(commands: Any) -> None:
     """
     run = commands.add_parser("run", help="compute a model's outputs in numpy")
     _add_model(run)
-    run.add_argument("--until", metavar="LAYER", help="compute only as far as this layer (name or index), and give it")
+    run.add_argument("--until", metavar="LAYER", help="stop after this layer (name or index) and show what it returns")
     run.add_argument("--npz", metavar="OUT", help="write the outputs as arrays by name")
     run.set_defaults(run=_run)
     trace = commands.add_parser("trace", help="statistics of every tensor of a run")
@@ -51,8 +51,8 @@ def add_commands(commands: Any) -> None:
         help="compare two models, or a model and a dump, layer by layer",
         description="Compare layer by layer; exit code 1 when a layer falls below --min-sqnr.",
     )
-    compare.add_argument("a", metavar="A", help="model file or dump (a file or folder): what B is measured against")
-    compare.add_argument("b", metavar="B", help="model file or dump; or float, vendor: model A in that mode")
+    compare.add_argument("a", metavar="A", help="model file, or dump (a file or folder): the reference")
+    compare.add_argument("b", metavar="B", help="model file or dump, or float or vendor: model A in that mode")
     _add_input(compare)
     compare.add_argument("--mode-a", choices=("vendor", "float"), default="vendor", help="arithmetic of A")
     compare.add_argument("--mode-b", choices=("vendor", "float"), default="vendor", help="arithmetic of B")
@@ -61,13 +61,15 @@ def add_commands(commands: Any) -> None:
     compare.set_defaults(run=_compare)
     blame = commands.add_parser(
         "blame",
-        help="what each layer's own error adds to a quantised model's final one",
-        description="Tell each layer's own error from what it inherits, over all the inputs that are given.",
+        help="how much each layer's own error adds to the error of a quantised model's outputs",
+        description="Separate each layer's own error from the error that it inherits, over all given inputs.",
     )
     blame.add_argument("file", metavar="FILE", help="the quantised model")
-    blame.add_argument("reference", metavar="REFERENCE", help="the model it was made from; or float: itself unrounded")
+    blame.add_argument(
+        "reference", metavar="REFERENCE", help="the model it was made from, or float: FILE itself on real values"
+    )
     _add_input(blame)
-    blame.add_argument("--no-shares", action="store_true", help="do not follow errors to the outputs: faster")
+    blame.add_argument("--no-shares", action="store_true", help="skip the effect of each layer on the outputs: faster")
     add_out(blame)
     blame.set_defaults(run=_blame)
 
@@ -85,7 +87,8 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
         metavar="[NAME=]FILE",
         action="append",
         default=[],
-        help=".npy, .npz (by name) or raw numbers; real values are quantised where the model wants it; once an input",
+        help="values of an input: .npy, .npz (arrays by name) or raw numbers, quantised where the model wants it; "
+        "repeat it for more inputs",
     )
 
 
@@ -98,7 +101,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.until is not None:
         from mlinspect.execute.session import find_layer
 
-        wanted = find_layer(model.network, _key(options.until)).outputs
+        wanted = find_layer(model.network, layer_key(model.network, options.until)).outputs
     found = model.run(inputs, outputs=wanted, mode=options.mode, quantize=True)
     if options.npz:
         _save(options.npz, found)
@@ -168,10 +171,6 @@ def _operand(path: str) -> Any:
     return read_dump(path) if dumped else open_model(path)
 
 
-def _key(layer: str) -> int | str:
-    return int(layer) if layer.isdigit() else layer
-
-
 def _inputs(given: list[str], model: Model) -> dict[str | int, np.ndarray]:
     """Files by input name or position; raw numbers in the input's own shape and type."""
     import numpy as np
@@ -215,7 +214,4 @@ def _give(table: pd.DataFrame, options: argparse.Namespace, shown: Callable[[pd.
     kind = getattr(options, "markdown", None)
     if written(shown(table) if kind else table, options):
         return
-    from mlinspect.card import printable
-
-    text = shown(table).to_string(index=False, max_colwidth=48, na_rep="", float_format=lambda x: f"{x:.6g}")
-    print("\n".join(printable(line) for line in text.split("\n")))
+    print(as_text(shown(table)))

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from mlinspect.model import Model
 
 TABLES = {
-    "layers": "one row a layer, in execution order",
-    "tensors": "one row a tensor: type, shape, quantisation",
-    "quant": "one row a tensor and channel: scale, zero point, range",
+    "layers": "one row per layer, in execution order",
+    "tensors": "one row per tensor: type, shape, quantisation",
+    "quant": "one row per tensor and channel: scale, zero point, range",
     "edges": "one row for each tensor that a layer reads",
     "attrs": "one row for each attribute of each layer",
-    "weights": "one row a constant: its real values in numbers",
-    "stats": "one row a constant: its distribution, and how well it is quantised",
-    "cost": "one row a layer: operations, bytes and memory",
+    "weights": "one row per constant: how it is stored, and the range, mean and zeros of its real values",
+    "stats": "one row per constant: its distribution, and how well it is quantised",
+    "cost": "one row per layer: operations, bytes and memory",
 }
 DEMO_MODEL = "digits_cnn_int8.ms"
 
@@ -47,7 +47,7 @@ def add_commands(commands: Any) -> None:
                 metavar="[INPUT=]SIZES",
                 action="append",
                 default=[],
-                help="shape of an input, as 1,224,224,3, where the file leaves sizes open; once an input",
+                help="shape of an input whose sizes the file leaves open, as 1,224,224,3; repeat it for more inputs",
             )
     demo = commands.add_parser("demo", help="open the bundled sample models; write a card and a plot")
     demo.add_argument("directory", metavar="DIR", nargs="?", default=".", help="where to write (default: here)")
@@ -82,30 +82,22 @@ def _table(options: argparse.Namespace) -> None:
 
 
 def _shapes(given: list[str]) -> dict[str | int, list[int]]:
-    """``NAME=1,8,8,1`` or ``1,8,8,1`` of the inputs in order, taken apart."""
+    """Shapes by input name (``NAME=1,8,8,1``) or position (``1,8,8,1``, in the order given)."""
     found: dict[str | int, list[int]] = {}
     for number, text in enumerate(given):
         name, equals, sizes = text.rpartition("=")
         try:
             found[name if equals else number] = [int(size) for size in sizes.split(",")]
         except ValueError:
-            raise UsageError(f"--shape {text}: sizes are numbers with commas between them, as 1,224,224,3") from None
+            raise UsageError(f"--shape {text}: write whole numbers with commas between them, as 1,224,224,3") from None
     return found
 
 
 def _weights(model: Model) -> pd.DataFrame:
-    """Constants, with their real (dequantised) values in numbers; zeros is the share of them that are 0."""
-    import numpy as np
-
-    columns = ["name", "dtype", "shape", "elements", "nbytes", "quantized", "compression"]
-    frame = model.tensors.loc[model.tensors.role == "constant", columns].copy()
-    facts = np.full((len(frame), 4), np.nan)
-    for row, tensor in enumerate(frame.index):
-        if model.weights[tensor].size and model.weights[tensor].dtype.kind in "iufb":
-            real = np.asarray(model.dequantized[tensor], np.float64)
-            facts[row] = real.min(), real.max(), real.mean(), (real == 0).mean()
-    frame[["min", "max", "mean", "zeros"]] = facts
-    return frame
+    """How constants are stored, and what real values they hold."""
+    values = model.stats()[["min", "max", "mean", "zeros"]]
+    stored = ["name", "dtype", "shape", "elements", "nbytes", "quantized", "compression"]
+    return model.tensors.loc[values.index, stored].join(values)
 
 
 def _demo(options: argparse.Namespace) -> None:

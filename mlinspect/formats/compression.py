@@ -75,7 +75,7 @@ def unpack(
     bits : int
         ``numBits`` of the tensor's first QuantParam.
     zero_point : sequence of int
-        One a QuantParam; what sparse packing leaves out.
+        One per QuantParam; what sparse packing leaves out.
 
     Returns
     -------

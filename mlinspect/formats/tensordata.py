@@ -46,7 +46,7 @@ def tensor_data(
     compress_type = record.get("weightQuantCompressType") or record.get("weightQunatCompressType") or "NONE"
     compression = kind_of(compress_type, bits, record.get("enableHuffmanCode", False))
     if compression == "bitpacking" and (dtype not in ("int8", "int16") or raw.size == count * np.dtype(dtype).itemsize):
-        compression = "none"  # low-bit numbers that are stored one a byte after all
+        compression = "none"  # low-bit numbers that are stored one per byte after all
     if compression == "none":
         data, odd = _plain(raw, name, dtype, shape)
         return Contents(data, "none", offset, raw.size, odd)

@@ -88,7 +88,7 @@ def graph(
 
 
 def blocks(network: ir.Network, most: int = MOST_NODES) -> tuple[list[Node], list[tuple[int, int]]]:
-    """Nodes to draw and the edges between them: one a layer, or blocks where there are more than `most` layers.
+    """Nodes to draw and the edges between them: one per layer, or blocks where there are more than `most` layers.
 
     A layer joins the block that all its inputs come from, as long as the block holds no more than so many convolutions
     and products. Whatever a block takes it takes at its first layer, so blocks never wait for each other.
@@ -128,7 +128,7 @@ def _on_the_way(main: ir.Graph) -> list[ir.Layer]:
 def _contracted(
     network: ir.Network, main: ir.Graph, layers: list[ir.Layer], heaviest: int = 0, run: int = 0
 ) -> tuple[list[Node], list[tuple[int, int]]]:
-    """Blocks of at most so many convolutions and products, or of so many layers in a row; else a node a layer."""
+    """Blocks of at most so many convolutions and products, or of so many layers in a row; else one node per layer."""
     nodes: list[Node] = []
     source: dict[int, int] = {}  # tensor -> node that gives it
     heavy: list[int] = []
@@ -192,7 +192,7 @@ def layout(count: int, edges: list[tuple[int, int]]) -> tuple[np.ndarray, list[n
     places : ndarray, shape (count, 2)
         x in columns; y in ranks, falling from source to target.
     routes : list of ndarray, shape (points, 2)
-        One an edge, from its source to its target; between them one point a rank that it passes.
+        One per edge, from its source to its target; between them one point per rank that it passes.
 
     Notes
     -----

@@ -12,7 +12,7 @@ from mlinspect import constants
 from mlinspect.analysis.operands import grid, network_of, uses
 from mlinspect.analysis.pairs import compare_weights
 from mlinspect.analysis.stats import stats
-from mlinspect.plot.style import BLUE, GREEN, GREY, ORANGE, PALE, PURPLE, SKY, VERMILION, axes, bars, plain, tidy
+from mlinspect.plot.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, axes, bars, plain, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def channel_ranges(model: Any, tensor: int | str, ax: Axes | None = None) -> Axe
         raise ValueError(f"tensor {found.name!r} holds no numbers")
     ax = axes(ax, 7, 3.2)
     place = np.arange(len(low))
-    ax.axhspan(np.nanmin(low), np.nanmax(high), color=PALE, linewidth=0, zorder=0)
+    ax.axhspan(np.nanmin(low), np.nanmax(high), color=GREY, alpha=0.2, linewidth=0, zorder=0)
     ax.bar(place, high - low, bottom=low, width=0.8 if len(low) < 200 else 1.0, color=BLUE, linewidth=0)
     limits, q = grid(found), found.quantization
     if limits is not None and q is not None and limits[1] - limits[0] < 1 << 16:
@@ -93,24 +93,17 @@ def scales(model: Any, ax: Axes | None = None) -> Axes:
     >>> scales(mi.open(mi.samples.path("digits_cnn_u8.armnn"))).get_yscale()
     'log'
     """
-    network = network_of(model)
     ax = axes(ax, 7, 3.2)
-    drawn = False
-    for place, tensor, constant in _over_depth(network):
+    points: _Points = {False: [], True: []}
+    for place, tensor, constant in _over_depth(network_of(model)):
         s = tensor.quantization.scale
         s = s[np.isfinite(s) & (s > 0)]
-        if len(s) and tensor.dtype not in ("int32", "int64"):
-            colour, marker = (ORANGE, "s") if constant else (BLUE, "o")
-            ax.plot([place, place], [s.min(), s.max()], color=colour, linewidth=1.2)
-            label = ("weights" if constant else "outputs") if _first(ax, colour) else None
-            ax.scatter(place, np.exp(np.log(s).mean()), s=18, color=colour, marker=marker, zorder=3, label=label)
-            drawn = True
+        if len(s):
+            ax.plot([place, place], [s.min(), s.max()], color=_GROUPS[constant][1], linewidth=1.2)
+            points[constant].append((place, float(np.exp(np.log(s).mean()))))
     ax.set_yscale("log")
-    ax.set_xlabel("layer, in order of execution")
     ax.set_ylabel("scale (real / step)")
-    if drawn:
-        ax.legend(frameon=False, fontsize=8)
-    return tidy(ax, "Scales over depth", "" if drawn else "nothing is quantised")
+    return _drawn(ax, points, "Scales over depth")
 
 
 def zero_points(model: Any, ax: Axes | None = None) -> Axes:
@@ -134,25 +127,18 @@ def zero_points(model: Any, ax: Axes | None = None) -> Axes:
     >>> zero_points(mi.open(mi.samples.path("digits_cnn_u8.armnn"))).get_xlabel()
     'layer, in order of execution'
     """
-    network = network_of(model)
     ax = axes(ax, 7, 2.6)
     for end in (0, 0.5, 1):
-        ax.axhline(end, color=PALE, linewidth=0.8, zorder=0)
-    drawn = False
-    for place, tensor, constant in _over_depth(network):
+        ax.axhline(end, color=GREY, alpha=0.4, linewidth=0.8, zorder=0)
+    points: _Points = {False: [], True: []}
+    for place, tensor, constant in _over_depth(network_of(model)):
         limits = grid(tensor)
-        if limits is not None and tensor.dtype not in ("int32", "int64"):
-            share = (tensor.quantization.zero_point - limits[0]) / (limits[1] - limits[0])
-            colour, marker = (ORANGE, "s") if constant else (BLUE, "o")
-            label = ("weights" if constant else "outputs") if _first(ax, colour) else None
-            ax.scatter(np.full(len(share), place), share, s=16, color=colour, marker=marker, alpha=0.8, label=label)
-            drawn = True
+        if limits is not None:
+            shares = (tensor.quantization.zero_point - limits[0]) / (limits[1] - limits[0])
+            points[constant] += [(place, share) for share in shares.tolist()]
     ax.set_ylim(-0.05, 1.05)
     ax.set_yticks([0, 0.5, 1], ["smallest", "middle", "largest"])
-    ax.set_xlabel("layer, in order of execution")
-    if drawn:
-        ax.legend(frameon=False, fontsize=8)
-    return tidy(ax, "Zero points in their grids", "" if drawn else "nothing is quantised")
+    return _drawn(ax, points, "Zero points in their grids")
 
 
 def levels(model: Any, ax: Axes | None = None) -> Axes:
@@ -181,10 +167,10 @@ def levels(model: Any, ax: Axes | None = None) -> Axes:
     hidden = max(len(table) - MOST_BARS, 0)
     table = table.sort_values("levels_share").head(MOST_BARS).sort_index() if hidden else table
     ax = axes(ax, 7, 0.9 + 0.24 * max(len(table), 1))
-    places = np.arange(len(table))
-    ax.barh(places, table["range_used"].fillna(0), color=SKY, height=0.75, linewidth=0, label="range used")
     texts = [f"{n} of {2**b}" for n, b in zip(table["levels"], table["bits"], strict=True)]
-    bars(ax, [plain(n, 34) for n in table["name"]], table["levels_share"].tolist(), [BLUE] * len(table), texts)
+    ranges = table[["range_used", "levels_share"]].max(axis=1).tolist()  # texts stand behind the longer bar
+    bars(ax, [plain(n, 34) for n in table["name"]], ranges, [SKY] * len(table), texts)
+    ax.barh(range(len(table)), table["levels_share"], color=BLUE, height=0.75, linewidth=0)
     ax.axvline(1 / 8, color=GREY, linestyle=":", linewidth=1)
     ax.set_xlim(0, 1.2)
     ax.set_xticks([0, 1 / 8, 0.5, 1], ["0", "1/8", "1/2", "1"])
@@ -215,7 +201,7 @@ def sqnr(a: Any, b: Any = None, ax: Axes | None = None, good: float = 40, bad: f
     >>> import mlinspect as mi
     >>> a, b = (mi.open(mi.samples.path(name)) for name in ("digits_cnn.ms", "digits_cnn_wq4.ms"))
     >>> sqnr(a, b).get_xlabel()
-    'SQNR in dB'
+    'SQNR (dB)'
     """
     table = a if isinstance(a, pd.DataFrame) else compare_weights(a, b)
     table = table[table["sqnr_db"].notna()]
@@ -232,7 +218,7 @@ def sqnr(a: Any, b: Any = None, ax: Axes | None = None, good: float = 40, bad: f
     for line in (bad, good):
         ax.axvline(line, color=GREY, linestyle=":", linewidth=1)
     ax.set_xlim(0, max([*values, good]) * 1.15)
-    ax.set_xlabel("SQNR in dB")
+    ax.set_xlabel("SQNR (dB)")
     notes = [f"{equal} equal ones not shown"] if equal else []
     notes += [f"{hidden} better ones not shown"] if hidden else []
     return tidy(ax, "Weights against the reference", "; ".join([f"dotted: {bad:g} and {good:g} dB", *notes]))
@@ -277,13 +263,31 @@ def what_if(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
         ax.annotate(f"{bits} bits", place, (0, 7), textcoords="offset points", ha="center", fontsize=8)
     ax.margins(y=0.15)
     ax.set_xlabel("bytes of the weights")
-    ax.set_ylabel("SQNR in dB")
+    ax.set_ylabel("SQNR (dB)")
     ax.legend(frameon=False, fontsize=8)
     return tidy(ax, "What quantising would cost", f"{table['tensor'].nunique()} weights together")
 
 
+# whether a tensor is a constant -> what it is called, its colour and its marker
+_GROUPS = {False: ("outputs", BLUE, "o"), True: ("weights", ORANGE, "s")}
+_Points = dict[bool, list[tuple[int, float]]]
+
+
+def _drawn(ax: Axes, points: _Points, title: str) -> Axes:
+    """Points of outputs and of weights over the layers, with a legend."""
+    for constant, (label, colour, marker) in _GROUPS.items():
+        if points[constant]:
+            places, values = zip(*points[constant], strict=True)
+            ax.scatter(places, values, s=18, color=colour, marker=marker, zorder=3, label=label)
+    ax.set_xlabel("layer, in order of execution")
+    drawn = any(points.values())
+    if drawn:
+        ax.legend(frameon=False, fontsize=8)
+    return tidy(ax, title, "" if drawn else "nothing is quantised")
+
+
 def _over_depth(network: Any) -> list[tuple[int, Any, bool]]:
-    """Place in the order of execution, quantised tensor, whether it is a constant."""
+    """Place in the order of execution, quantised tensor (no bias or accumulator), whether it is a constant."""
     order = {layer.index: i for i, layer in enumerate(network.layers.values())}
     readers, found = uses(network), []
     for layer in network.layers.values():
@@ -291,12 +295,6 @@ def _over_depth(network: Any) -> list[tuple[int, Any, bool]]:
         ends += [(i, True) for i in layer.inputs if readers[i].layer is layer and network.tensors[i].data is not None]
         for i, constant in ends:
             tensor = network.tensors[i]
-            if tensor.quantized and tensor.quantization is not None:
+            if tensor.quantized and tensor.quantization is not None and tensor.dtype not in ("int32", "int64"):
                 found.append((order[layer.index], tensor, constant))
     return found
-
-
-def _first(ax: Axes, colour: str) -> bool:
-    """Whether nothing of that colour is in the legend yet."""
-    name = {ORANGE: "weights", BLUE: "outputs"}[colour]
-    return name not in ax.get_legend_handles_labels()[1]

@@ -70,7 +70,7 @@ def test_extract(capsys, tmp_path):
         (("set-quant", MS, "image", "{out}", "--scale", "1"), "holds no quantised values"),
         (("set-quant", MS, "nothing", "{out}", "--scale", "1"), "no tensor is called 'nothing'"),
         (("extract", MS, "{out}", "--layer", "nothing"), "no layer 'nothing'"),
-        (("extract", MS, "{out}", "--layer", "1", "--input", "image"), "--layer says it all"),
+        (("extract", MS, "{out}", "--layer", "1", "--input", "image"), "--layer cannot be combined"),
         (("extract", MS, "{out}", "--input", "probability"), "no layer lies between"),
     ],
 )

@@ -158,7 +158,7 @@ def test_blame_of_a_model_against_itself_unrounded(image: Path, capsys: pytest.C
     assert command("blame", "digits_cnn_u8.armnn", "float", "--input", f"image={image}", "--no-shares") == 0
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    assert lines[0].split() == ["name", "kind", "reference", "sqnr_db", "own_db", "inherited_db", "share", "folded"]
+    assert lines[0].split() == ["name", "kind", "reference", "sqnr_db", "own_db", "inherited_db", "folded"]
     assert [line.split()[0] for line in lines[1:3]] == ["stem", "stem/bn"]
     assert err == ""
 

@@ -38,6 +38,7 @@ def test_accumulated(ax) -> None:
     assert labels == ["identical", "threshold", "first to diverge: d"]
     assert ax.lines[-1].get_xydata().tolist() == [[2, 10]]
     assert [t.get_text() for t in ax.get_xticklabels()] == [r"\$x", "b", "d"]
+    assert ax.get_title(loc="left") == "SQNR by layer"
     ax.figure.canvas.draw()
 
 
@@ -87,7 +88,7 @@ def test_margins(ax, quantized: bool) -> None:
     same, other = ax.lines[:2]
     assert same.get_xydata().tolist() == [[0.5, 40 if quantized else 0.4]]
     assert other.get_xydata().tolist() == [[0.1, 20 if quantized else 0.2]]
-    assert ax.get_ylabel() == ("margin of b [steps]" if quantized else "margin of b")
+    assert ax.get_ylabel() == ("margin of b (steps)" if quantized else "margin of b")
 
 
 def test_sensitivity(ax) -> None:
