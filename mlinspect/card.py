@@ -152,14 +152,14 @@ def _scheme(tensor: ir.Tensor) -> str:
 
 def _port(port: ir.Port, tensor: ir.Tensor) -> dict[str, Any]:
     q = tensor.quantization if tensor.quantized else None
-    single = q if q is not None and not q.per_channel and len(q.scale) else None
+    scale, zero_point = (None if q is None else q.shared) or (None, None)
     return {
         "name": port.name,
         "dtype": tensor.dtype,
         "shape": tensor.shape,
         "layout": tensor.layout,
-        "scale": None if single is None else float(single.scale[0]),
-        "zero_point": None if single is None else int(single.zero_point[0]),
+        "scale": scale,
+        "zero_point": zero_point,
         "binding_id": port.binding_id,
     }
 

@@ -41,6 +41,19 @@ class Quantization:
         """The channels have parameters of their own."""
         return self.axis is not None
 
+    @property
+    def shared(self) -> tuple[float, int] | None:
+        """Scale and zero point that all numbers share; None where the channels have their own, or nobody has any.
+
+        Examples
+        --------
+        >>> Quantization(np.array([0.5]), np.array([3])).shared
+        (0.5, 3)
+        """
+        if self.per_channel or not len(self.scale):
+            return None
+        return float(self.scale[0]), int(self.zero_point[0])
+
 
 @dataclass(frozen=True)
 class PackedData:

@@ -181,7 +181,7 @@ def tensors(network: ir.Network) -> pd.DataFrame:
             for tensor in dict.fromkeys(layer.inputs):
                 consumers.setdefault(tensor, []).append(layer.index)
     quant = [t.quantization for t in every]
-    single = [q if q is not None and not q.per_channel and len(q.scale) else None for q in quant]
+    shared = [None if q is None else q.shared for q in quant]
     return _frame(
         "tensors",
         tensor=[t.index for t in every],
@@ -198,8 +198,8 @@ def tensors(network: ir.Network) -> pd.DataFrame:
         consumers=[tuple(consumers.get(t.index, ())) for t in every],
         quantized=[t.quantized for t in every],
         scheme=["none" if q is None else "per_channel" if q.per_channel else "per_tensor" for q in quant],
-        scale=[np.nan if q is None else q.scale[0] for q in single],
-        zero_point=[None if q is None else q.zero_point[0] for q in single],
+        scale=[np.nan if pair is None else pair[0] for pair in shared],
+        zero_point=[None if pair is None else pair[1] for pair in shared],
         bits=[None if q is None else q.bits for q in quant],
         compression=[t.compression for t in every],
         file_offset=[t.file_offset for t in every],
@@ -357,8 +357,7 @@ def _own(cell: Any) -> Any:
 def _ports(table: str, network: ir.Network, ports: Iterable[ir.Port]) -> pd.DataFrame:
     ports = list(ports)
     found = [network.tensors[port.tensor] for port in ports]
-    quant = [t.quantization if t.quantized else None for t in found]
-    single = [q if q is not None and not q.per_channel and len(q.scale) else None for q in quant]
+    shared = [t.quantization.shared if t.quantized and t.quantization is not None else None for t in found]
     return _frame(
         table,
         position=list(range(len(ports))),
@@ -367,8 +366,8 @@ def _ports(table: str, network: ir.Network, ports: Iterable[ir.Port]) -> pd.Data
         dtype=[t.dtype for t in found],
         shape=[t.shape for t in found],
         layout=[t.layout for t in found],
-        scale=[np.nan if q is None else q.scale[0] for q in single],
-        zero_point=[None if q is None else q.zero_point[0] for q in single],
+        scale=[np.nan if pair is None else pair[0] for pair in shared],
+        zero_point=[None if pair is None else pair[1] for pair in shared],
         binding_id=[port.binding_id for port in ports],
     )
 

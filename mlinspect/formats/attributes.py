@@ -11,7 +11,7 @@ import numpy as np
 from mlinspect import ir
 from mlinspect.errors import InputError, SchemaError, near
 from mlinspect.flatbuffer import Decoder, Schema, encode
-from mlinspect.formats.kinds import ARMNN, MSLITE, kind_of
+from mlinspect.formats.kinds import ARMNN, cast_kind, kind_of, mslite_kind
 from mlinspect.formats.records import plain
 from mlinspect.formats.write_records import wrapped
 
@@ -80,18 +80,8 @@ def kind_with(model_format: str, layer: ir.Layer, tensors: Mapping[int, ir.Tenso
     if model_format == "armnn":
         return kind_of(ARMNN, layer.op, layer.attrs)
     if layer.op == "QuantDTypeCast":
-        source, target = (tensors[ends[0]].dtype.startswith("float") for ends in (layer.inputs, layer.outputs))
-        return "quantize" if source else "dequantize" if target else "requantize"
-    kind = kind_of(MSLITE, layer.op, layer.attrs)
-    if kind == "conv2d" and layer.attrs.get("group", 1) > 1 and len(layer.inputs) > 1:
-        data, weights = (tensors[i].shape or () for i in layer.inputs[:2])
-        if (
-            len(weights) == 4
-            and weights[3] == 1
-            and layer.attrs["group"] == (data[3] if len(data) == 4 else weights[0])
-        ):
-            return "depthwise_conv2d"
-    return kind
+        return cast_kind(tensors[layer.inputs[0]].dtype, tensors[layer.outputs[0]].dtype)
+    return mslite_kind(layer.op, layer.attrs, [tensors[i].shape or () for i in layer.inputs[:2]])
 
 
 def check_attrs(layer: ir.Layer, tensors: Mapping[int, ir.Tensor], given: Collection[str]) -> None:

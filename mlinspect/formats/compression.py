@@ -108,20 +108,6 @@ def unpack(
     return _KINDS[kind](raw, count=count, dtype=dtype, bits=bits, zero_point=zero_point)
 
 
-def lookup_clusters(index: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-    """Replace k-means indices by their centres: ``clusters[index + 128]``, float32, any shape.
-
-    Examples
-    --------
-    >>> lookup_clusters(np.array([-128, -127], np.int8), np.array([0.5, 2.0], np.float32))
-    array([0.5, 2. ], dtype=float32)
-    """
-    at = index.astype(np.int32) + 128
-    if index.dtype != np.int8 or (at.size and at.max() >= len(clusters)):
-        raise ModelFormatError(f"{index.dtype.name} index into {len(clusters)} quantisation clusters out of range")
-    return np.asarray(clusters, np.float32)[at]
-
-
 def _need(bits_there: int, bits_wanted: int, what: str) -> None:
     if bits_wanted > bits_there:
         raise ModelFormatError(f"{what} need {bits_wanted} bits, {bits_there} are there")

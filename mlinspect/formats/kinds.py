@@ -6,7 +6,7 @@ A row maps a format's operator to a kind; ``{x}`` is filled from the attribute `
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -154,3 +154,34 @@ def kind_of(table: Mapping[str, str], op: str, attrs: Mapping[str, Any]) -> str:
         return "unknown"
     value = VALUES.get(value) or snake_case(value.removeprefix("Reduce"))
     return row.replace(f"{{{field}}}", value)
+
+
+def mslite_kind(op: str, attrs: Mapping[str, Any], shapes: Sequence[Sequence[int]]) -> str:
+    """The common name of a MindSpore Lite operator; a convolution with one input channel per group is depthwise.
+
+    Parameters
+    ----------
+    op : str
+    attrs : mapping
+    shapes : sequence of sequences of int
+        Of the layer's first two inputs: data and weights ``[out, y, x, in / group]``; empty where unknown.
+
+    Examples
+    --------
+    >>> mslite_kind("Conv2DFusion", {"group": 8}, [(1, 4, 4, 8), (8, 3, 3, 1)])
+    'depthwise_conv2d'
+    """
+    kind = kind_of(MSLITE, op, attrs)
+    group = attrs.get("group", 1)
+    if kind != "conv2d" or group <= 1 or len(shapes) < 2:
+        return kind
+    data, weights = shapes[:2]
+    single = len(weights) == 4 and weights[3] == 1 and (len(data) != 4 or data[3] == group)
+    return "depthwise_conv2d" if single else kind
+
+
+def cast_kind(source: str, target: str) -> str:
+    """The common name of a cast between two types, by numpy's names, that quantises or dequantises."""
+    if source.startswith("float"):
+        return "quantize"
+    return "dequantize" if target.startswith("float") else "requantize"

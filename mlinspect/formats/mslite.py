@@ -17,7 +17,7 @@ import numpy as np
 
 from mlinspect.errors import ModelFormatError
 from mlinspect.flatbuffer import Record, Schema
-from mlinspect.formats.kinds import MSLITE, kind_of
+from mlinspect.formats.kinds import cast_kind, mslite_kind
 from mlinspect.formats.mslite_layouts import LAYOUTS, doubts, schemas
 from mlinspect.formats.order import topological
 from mlinspect.formats.quantparams import channel_axis, quantization_of
@@ -155,18 +155,12 @@ class _Builder:
         return tuple(listed.tolist())
 
     def _kind(self, op: str, attrs: Mapping[str, Any], inputs: tuple[int, ...]) -> str:
-        kind = kind_of(MSLITE, op, attrs)
         if op == "QuantDTypeCast":
             ends = [attrs[name] for name in ("src_t", "dst_t", "srcT", "dstT") if name in attrs]
-            source, target = (type_names(end, self.number)[0].startswith("float") for end in ends)
-            return "quantize" if source else "dequantize" if target else "requantize"
-        if kind == "conv2d" and attrs.get("group", 1) > 1 and len(inputs) > 1:
-            weights, data = self.records[inputs[1]]["dims"], self.records[inputs[0]]["dims"]
-            if weights is not None and len(weights) == 4 and weights[3] == 1:
-                channels = int(data[3]) if data is not None and len(data) == 4 else attrs["group"]
-                if attrs["group"] == channels:
-                    return "depthwise_conv2d"
-        return kind
+            source, target = (type_names(end, self.number)[0] for end in ends)
+            return cast_kind(source, target)
+        dims = [self.records[i]["dims"] for i in inputs[:2]]
+        return mslite_kind(op, attrs, [() if sizes is None else sizes for sizes in dims])
 
     # ---- graphs ------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.analysis.operands import most_clipped
+from mlinspect.analysis.operands import grid, most_clipped
 from mlinspect.plot.style import BLUE, GREY, ORANGE, VERMILION, axes, plain, tidy
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def weights(tensor: ir.Tensor, ax: Axes | None = None) -> Axes:
     ax = axes(ax, 7, 3.2)
     q = tensor.quantization if tensor.quantized else None
     flat = np.asarray(values).ravel()
-    levels = _levels(tensor.dtype, q.bits) if q is not None else None
-    if q is None or levels is None:
+    levels = grid(tensor)
+    if q is None or levels is None or q.bits >= MAX_LEVELS.bit_length():
         finite = flat[np.isfinite(flat)].astype(np.float64)
         ax.hist(finite, bins=100, color=BLUE)
         ax.set_xlabel("stored value" if tensor.quantized else "value")
@@ -96,14 +96,6 @@ def weights(tensor: ir.Tensor, ax: Axes | None = None) -> Axes:
     ax.axvline(0 if q is None or q.per_channel else float(q.zero_point[0]), color=GREY, linewidth=0.8)
     ax.set_ylabel("weights")
     return tidy(ax, plain(tensor.name), what)
-
-
-def _levels(dtype: str, bits: int) -> tuple[int, int] | None:
-    """Smallest and largest stored number; None when there are too many to draw one by one."""
-    if not 1 <= bits < MAX_LEVELS.bit_length():
-        return None
-    low = 0 if dtype.startswith("uint") else -(2 ** (bits - 1))
-    return low, low + 2**bits - 1
 
 
 def _scales(q: ir.Quantization) -> str:

@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from mlinspect.execute.session import Session
-from mlinspect.html import code, head, table
+from mlinspect.html import code, head, number, table
 from mlinspect.widgets import facts
 from mlinspect.widgets.form import frame
 from mlinspect.widgets.look import PICKERS
@@ -63,18 +63,9 @@ def watches(session: Session) -> str:
     if found.empty:
         return "<div class='mli-more'>nothing is watched</div>"
 
-    def cell(value: Any) -> str:
-        return (
-            ""
-            if value is None or value != value
-            else f"{value:.4g}"
-            if isinstance(value, float)
-            else escape(str(value))
-        )
-
     rows = [
         [code(str(row["watch"])), escape(str(row["shape"] or "not computed"))]
-        + [cell(row[name]) for name in ("min", "max", "mean", "value")]
+        + [escape(number(row[name])) for name in ("min", "max", "mean", "value")]
         for row in found.to_dict("records")
     ]
     return table(("tensor", "shape", "min", "max", "mean", "value"), rows)

@@ -14,6 +14,7 @@ import numpy as np
 
 from mlinspect import ir
 from mlinspect.execute.conditions import real_values
+from mlinspect.execute.values import dequantize_array, grid
 from mlinspect.html import shape_text, table
 from mlinspect.kernels.agreement import Agreement, agreement
 from mlinspect.widgets import pixels
@@ -56,8 +57,8 @@ class Shown:
         """Real values."""
         if self.decoded is not None:
             return self.decoded
-        if self.tensor.dtype == "bfloat16" and self.array.dtype == np.uint16:
-            return (self.array.astype(np.uint32) << 16).view(np.float32)
+        if self.tensor.dtype == "bfloat16":
+            return dequantize_array(self.array, self.tensor)
         return real_values(self.array, self.tensor)
 
     @cached_property
@@ -83,12 +84,10 @@ class Shown:
         """The ends of a quantised tensor's type; None when there are no such."""
         if not self.tensor.quantized or self.array.dtype.kind not in "iu" or self.array.itemsize > 2:
             return None
-        q = self.tensor.quantization
-        if q is not None and 1 <= q.bits <= 8 * self.array.itemsize and self.tensor.data is not None:
-            low = 0 if self.array.dtype.kind == "u" else -(1 << (q.bits - 1))
-            return low, low + (1 << q.bits) - 1
-        limits = np.iinfo(self.array.dtype)
-        return int(limits.min), int(limits.max)
+        q, bits = self.tensor.quantization, 8 * self.array.itemsize
+        if q is not None and 1 <= q.bits < bits and self.tensor.data is not None:
+            bits = q.bits
+        return grid(self.array.dtype, bits)
 
     @cached_property
     def marks(self) -> np.ndarray | None:
@@ -98,7 +97,7 @@ class Shown:
         """
         if self.ends is not None:
             q, (low, high) = self.tensor.quantization, self.ends
-            zero = int(q.zero_point[0]) if q is not None and not q.per_channel and len(q.zero_point) else None
+            zero = q.shared[1] if q is not None and q.shared is not None else None
             found = np.zeros(self.array.shape, np.uint8)
             if zero != low:
                 found[self.array == low] = LOW

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlinspect.errors import ModelFormatError
 from mlinspect.flatbuffer import Decoder, load_schema
-from mlinspect.formats.compression import kind_of, lookup_clusters, unpack
+from mlinspect.formats.compression import kind_of, unpack
 
 ROOT = Path(__file__).parents[2]
 BITS = [b for b in range(1, 16) if b != 8]
@@ -252,14 +252,6 @@ def test_huffman(values):
     codes = {-128: "000", -1: "01", 0: "1", 127: "0010", 128: "0011"}
     got = unpack(huffman(values, codes), "huffman", count=len(values), dtype="int8")
     assert got.dtype == np.int8 and got.tolist() == values
-
-
-def test_clusters():
-    centres = np.linspace(-1, 1, 256).astype(np.float32)
-    index = np.arange(-128, 128).astype(np.int8).reshape(2, 128)
-    assert np.array_equal(lookup_clusters(index, centres), centres.reshape(2, 128))
-    with pytest.raises(ModelFormatError):
-        lookup_clusters(index, centres[:255])
 
 
 def test_kind_of():
