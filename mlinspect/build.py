@@ -219,7 +219,7 @@ class Builder:
         """
         number = self._last if tensor is None else self._operand(tensor, "")
         if number is None:
-            raise InputError("there is nothing to give out yet")
+            raise InputError("there is no tensor yet to be an output: begin with input(...)")
         found = self._tensors[number]
         if self._format == "mslite" and name is not None and name != found.name:
             found = replace(found, name=name)
@@ -237,7 +237,7 @@ class Builder:
 
     def _network(self) -> ir.Network:
         if not self._outputs:
-            raise InputError("the model has no output: say output(...)")
+            raise InputError("the model has no output: add output(...)")
         given, wanted = self._inputs, [number for _, number in self._outputs]
         graph = ir.Graph(
             0,
@@ -356,7 +356,7 @@ class Builder:
     ) -> ir.Tensor:
         armnn_type = _RESULTS.get(op) if self._format == "armnn" else None
         if dtype is None and self._format == "armnn" and op in _NEEDS_DTYPE:
-            raise InputError(f"layer {name!r}: say which dtype {op} shall give")
+            raise InputError(f"layer {name!r}: pass the dtype that {op} is to return")
         kind = dtype or armnn_type or (first.vendor_dtype if self._format == "armnn" else first.dtype)
         tensor = self._new(name, "activation", kind, None, scale, zero_point)
         if scale is None and first.quantization is not None and tensor.vendor_dtype == first.vendor_dtype:
@@ -391,7 +391,7 @@ class Builder:
         except UnsupportedError:
             if given is None:
                 raise InputError(
-                    f"layer {layer.name!r}: there is no arithmetic for {layer.op}: give its shape"
+                    f"layer {layer.name!r}: there is no arithmetic for {layer.op}: pass the shape of its output"
                 ) from None
             values = {t.index: np.zeros(given, numpy_dtype(t)) for t in results}
         except MlinspectError as error:
@@ -399,5 +399,5 @@ class Builder:
         for tensor in results:
             found = as_given(tensor, values[tensor.index], self._format)
             if dtype is not None and found.dtype != tensor.dtype:
-                raise InputError(f"layer {layer.name!r}: {layer.op} gives {found.dtype}, not {dtype}")
+                raise InputError(f"layer {layer.name!r}: {layer.op} returns {found.dtype}, not {dtype}")
             self._tensors[tensor.index] = found

@@ -158,9 +158,9 @@ def test_errors_help():
         start.layer("Floor", "f", "z")
     with pytest.raises(InputError, match=r"layer \d 'fc' \(FullyConnected\) failed on \(float32\[1, 4\]"):
         start.layer("FullyConnected", "fc", weights=np.ones((5, 2), np.float32))
-    with pytest.raises(InputError, match="say which dtype Quantize shall give"):
+    with pytest.raises(InputError, match="pass the dtype that Quantize is to return"):
         build.armnn().input("x", (1, 4)).layer("Quantize", "q")
-    with pytest.raises(InputError, match="there is no arithmetic for StandIn: give its shape"):
+    with pytest.raises(InputError, match="there is no arithmetic for StandIn: pass the shape of its output"):
         build.armnn().input("x", (1, 4)).layer("StandIn", "s")
     with pytest.raises(InputError, match="two tensors called 'x'"):
         build.mslite().input("x", (1,)).input("x", (1,))

@@ -174,7 +174,8 @@ def _table(builder: Any, schema: Schema, table: Table, record: Mapping[str, Any]
     tags = {f"{item.name}_type" for item in table.fields if schema.union(item.type) is not None}
     if stray := [name for name in record if name not in names and name not in tags]:
         some = f"it has {', '.join(sorted(names))}{near(stray[0], names)}"
-        raise SchemaError(f"{path}: {table.name} has no field {stray[0]!r}; {some}")
+        where = table.name if path == table.name else f"{path}: {table.name}"
+        raise SchemaError(f"{where} has no field {stray[0]!r}; {some}")
     offsets: dict[str, int] = {}
     for item in table.fields:
         value = record.get(item.name)

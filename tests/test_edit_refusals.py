@@ -1,0 +1,57 @@
+"""Edits and builds that are refused say why, and what to do instead."""
+
+import numpy as np
+import pytest
+
+import mlinspect as mi
+from mlinspect import build
+from mlinspect.errors import InputError
+
+
+def sample(name):
+    return mi.open(mi.samples.path(name))
+
+
+def test_quantisation_needs_integers_and_a_scale():
+    model = sample("digits_cnn.ms")
+    with pytest.raises(InputError, match="'res.weight' is of type Float32, which holds no quantised values"):
+        model.with_quant("res.weight", scale=0.1)
+    shape = build.mslite().input("x", (2, 4)).layer("Reshape", "flat", "x", np.array([8], np.int32)).output("y").model()
+    with pytest.raises(InputError, match="'flat/input_1' has no quantisation yet: give a scale"):
+        shape.with_quant("flat/input_1", zero_point=1)
+    assert shape.with_quant("flat/input_1", scale=0.5).quant.scale.tolist() == [0.5]
+
+
+def test_packed_numbers_keep_their_width():
+    packed = sample("digits_cnn_wq4.ms")
+    with pytest.raises(InputError, match="'res.weight': its numbers are packed into 4 bits each"):
+        packed.with_quant("res.weight", bits=5)
+
+
+def test_channels_of_old_depthwise_weights_go_by_output_channel(tmp_path):
+    model = sample("digits_cnn_u8.armnn")
+    model.save(tmp_path / "old.armnn", release="20.08")
+    old = mi.open(tmp_path / "old.armnn")
+    (name,) = old.tensors.query("layout == 'MIHW'").name
+    outputs = int(np.prod(old.tensors.set_index("name").loc[name, "shape"][:2]))
+    with pytest.raises(InputError, match=f"{outputs} channels along axis 0, not 3"):
+        old.with_quant(name, scale=[0.1] * 3, zero_point=0, axis=0)
+
+
+def test_shapes_of_several_inputs_need_names():
+    model = build.armnn().input("x", (1, 4)).input("y", (1, 4)).layer("Addition", "sum", "x", "y").output("z").model()
+    with pytest.raises(InputError, match="the model has 2 inputs: give their shapes by name"):
+        model.with_input_shape((2, 4))
+    larger = model.with_input_shape({"x": (2, 4), "y": (2, 4)})
+    assert larger.outputs["shape"].tolist() == [(2, 4)]
+
+
+def test_a_builder_without_a_tensor_has_no_output():
+    with pytest.raises(InputError, match="no tensor yet"):
+        build.armnn().output("y")
+
+
+def test_a_builder_refuses_a_type_that_the_operator_does_not_return():
+    builder = build.mslite().input("x", (1, 4))
+    with pytest.raises(InputError, match="layer 'sum': AddFusion returns float32, not int8"):
+        builder.layer("AddFusion", "sum", "x", "x", scale=0.5, dtype="int8")
