@@ -15,7 +15,8 @@ from mlinspect.execute.registry import Call, Op, find_op
 from mlinspect.execute.supplied import compute_by
 from mlinspect.execute.values import dequantize_array, encode
 
-# dimensions of the first operands, of layers that would not say what is wrong with others; 0: any number of them
+# How many dimensions the first operands must have (0: any), for layers that would fail on others with a message that
+# does not say so.
 RANKS = {
     "Convolution2d": (4, 4),
     "DepthwiseConvolution2d": (4, 4),

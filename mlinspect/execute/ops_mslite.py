@@ -13,7 +13,7 @@ import numpy as np
 
 from mlinspect.execute.ops_mslite_elementwise import fused
 from mlinspect.execute.ops_mslite_shape import TYPES
-from mlinspect.execute.registry import Call, op
+from mlinspect.execute.registry import Call, choice, op
 from mlinspect.kernels import conv, depthwise, int8_move, matmul, normalize, pool, recurrent_nnacl, resize
 from mlinspect.kernels.conv_transpose import conv2d_transpose
 from mlinspect.kernels.depthwise_fused import depthwise_conv2d_fused, spread_taps
@@ -330,7 +330,7 @@ def resize_layer(call: Call, x: np.ndarray, wanted: np.ndarray | None = None) ->
         x,
         new_size(call, x, wanted),
         a["method"].lower(),
-        TRANSFORMS[a["coordinate_transform_mode"]],
+        choice(TRANSFORMS, a["coordinate_transform_mode"], "coordinate transform"),
         by_division=call.mode == "vendor",
         cubic_coeff=a.get("cubic_coeff") or -0.75,
     )

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mlinspect.errors import UnsupportedError
-from mlinspect.execute.registry import Call, op
+from mlinspect.execute.registry import Call, choice, op
 from mlinspect.kernels import elementwise, nnacl, reduce, softmax
 from mlinspect.kernels.activation import FAST, NNACL, activate, prelu
 
@@ -51,9 +50,7 @@ def _activated(
     call: Call, name: str, x: np.ndarray, attrs: Mapping[str, Any], out: np.ndarray | None = None
 ) -> np.ndarray:
     """An activation of float32 with the parameters that some attributes give."""
-    if name not in ACTIVATIONS:
-        raise UnsupportedError(f"activation {name} is unknown")
-    kernel, *parameters = ACTIVATIONS[name]
+    kernel, *parameters = choice(ACTIVATIONS, name, "activation")
     if name == "GELU" and attrs.get("approximate"):
         kernel = "gelu_tanh"
     a, b = (attrs.get(p, 0) if isinstance(p, str) else p for p in parameters)
@@ -215,7 +212,7 @@ ELTWISE = {"PROD": np.multiply, "SUM": np.add, "MAXIMUM": np.maximum}
 
 @mslite("Eltwise")
 def eltwise(call: Call, a: np.ndarray, *others: np.ndarray) -> np.ndarray:
-    function = ELTWISE[call.attrs["mode"]]
+    function = choice(ELTWISE, call.attrs["mode"], "element-wise mode")
     for other in others:
         a = function(a, other)
     return a
@@ -252,7 +249,7 @@ def reduced_axes(call: Call, x: np.ndarray, axes: np.ndarray | None) -> list[int
 
 @mslite("ReduceFusion")
 def reduce_fusion(call: Call, x: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
-    mode, keep = REDUCTIONS[call.attrs["mode"]], bool(call.attrs["keep_dims"])
+    mode, keep = choice(REDUCTIONS, call.attrs["mode"], "reduction"), bool(call.attrs["keep_dims"])
     if x.ndim == 0:
         return x
     function = reduce.reduce_by_axis if call.mode == "vendor" else reduce.reduce

@@ -25,6 +25,7 @@ from mlinspect.execute.ops_mslite_elementwise import UNARY, aligned_shape, axis_
 from mlinspect.execute.registry import Call, op
 from mlinspect.kernels import int8, int8_move, int8_reduce, int8_unary, matmul
 from mlinspect.kernels.int8 import Affine
+from mlinspect.kernels.shape import along
 
 on_int8 = partial(op, "mslite:int8")
 _F = np.float32
@@ -85,8 +86,7 @@ def centred_weights(call: Call, weights: np.ndarray) -> np.ndarray:
     def make(stored: np.ndarray) -> np.ndarray:
         if q.axis is None or len(q.zero_point) == 1:
             return centred(stored, affine(tensor))
-        along = [-1 if i == q.axis % stored.ndim else 1 for i in range(stored.ndim)]
-        return np.subtract(stored, q.zero_point.reshape(along), dtype=np.int16, casting="unsafe")
+        return np.subtract(stored, along(q.zero_point, q.axis, stored.ndim), dtype=np.int16, casting="unsafe")
 
     return prepared(call, "centred", weights, make)
 

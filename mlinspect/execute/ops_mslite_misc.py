@@ -347,8 +347,8 @@ def tensor_array_write(
 
 
 @published("AllGather", "ReduceScatter")
-def alone(call: Call, x: np.ndarray) -> np.ndarray:
-    """Collectives over several devices; here there is one."""
+def collective(call: Call, x: np.ndarray) -> np.ndarray:
+    """With a single device they change nothing."""
     if (call.attrs["rank_size"] or 1) > 1:
-        raise UnsupportedError(f"{call.layer.op} joins {call.attrs['rank_size']} devices")
+        raise UnsupportedError(f"{call.layer.op} joins {call.attrs['rank_size']} devices; here there is one")
     return x

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mlinspect.execute.registry import Call, op
+from mlinspect.execute.registry import Call, choice, op
 from mlinspect.execute.values import numpy_dtype
 from mlinspect.kernels import gather, quantize, shape, slice, space
 
@@ -178,7 +178,7 @@ def padded(call: Call, x: np.ndarray, paddings: np.ndarray | None, value: float)
     flat = integers(paddings) if paddings is not None else [n for pair in call.attrs["paddings"] for n in pair]
     flat = [0] * (2 * x.ndim - len(flat)) + flat
     pairs = [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)]
-    return shape.pad(x, pairs, PAD_MODES[call.attrs["padding_mode"]], value)
+    return shape.pad(x, pairs, choice(PAD_MODES, call.attrs["padding_mode"], "padding mode"), value)
 
 
 @op("mslite", "PadFusion")

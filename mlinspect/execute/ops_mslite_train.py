@@ -14,7 +14,7 @@ from mlinspect.errors import UnsupportedError
 from mlinspect.execute.control import Update
 from mlinspect.execute.ops_mslite import last_two, padding_of
 from mlinspect.execute.ops_mslite_shape import integers, masks_of
-from mlinspect.execute.registry import Call, op
+from mlinspect.execute.registry import Call, choice, op
 from mlinspect.kernels import elementwise, gradient, slice, softmax
 
 train = partial(op, "mslite")
@@ -114,12 +114,11 @@ _ACTIVATION_GRADS: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarra
 @train("ActivationGrad")
 def activation_grad(call: Call, dy: np.ndarray, known: np.ndarray) -> np.ndarray:
     name = call.attrs["activation_type"]
-    if name not in _ACTIVATION_GRADS:
-        raise UnsupportedError(f"activation {name} has no gradient here")
+    gradient_of = choice(_ACTIVATION_GRADS, name, "the gradient of activation")
     alpha = call.attrs.get("alpha") or 0.0
     if name == "ELU" and call.mode == "vendor":  # the runtime takes expm1 for exp
         return np.where(known > 0, dy, _F(alpha) * np.expm1(known) * dy)
-    return _ACTIVATION_GRADS[name](dy, known, alpha)
+    return gradient_of(dy, known, alpha)
 
 
 _UNARY_GRADS: dict[str, Callable[..., np.ndarray]] = {

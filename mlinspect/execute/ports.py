@@ -10,7 +10,7 @@ import numpy as np
 
 from mlinspect import ir
 from mlinspect.errors import InputError, near
-from mlinspect.execute.values import dequantize_array, numpy_dtype, quantize_array
+from mlinspect.execute.values import dequantize_array, numpy_dtype, quantize_array, shape_fits
 
 Inputs = Mapping[str | int, Any] | Sequence[Any] | np.ndarray
 
@@ -104,10 +104,7 @@ def _checked(tensor: ir.Tensor, name: str, value: Any, mode: str, quantize: bool
         array = array.astype(object)
     if tensor.dtype != "string" and array.dtype.kind not in "biufcV":
         raise InputError(f"input {name!r} wants {tensor.dtype} {_shape(tensor)}, not {_kind(value)}")
-    if tensor.shape is not None and (
-        array.ndim != len(tensor.shape)
-        or any(want not in (-1, size) for want, size in zip(tensor.shape, array.shape, strict=True))
-    ):
+    if tensor.shape is not None and not shape_fits(array.shape, tensor.shape):
         raise InputError(f"input {name!r} wants shape {_shape(tensor)}, not {list(array.shape)}")
     dtype = numpy_dtype(tensor)
     if tensor.quantized and array.dtype.kind == "f":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, TypeVar
@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.errors import near
+from mlinspect.errors import UnsupportedError, near
 
 Result = np.ndarray | tuple[Any, ...]
 Function = Callable[..., Result]
 F = TypeVar("F", bound=Function)
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +160,21 @@ def register_op(
 def find_op(model_format: str, layer: ir.Layer) -> Op | None:
     """The function that computes a layer, or None."""
     return LAYER_OPS.get((model_format, layer.op, layer.name)) or operators(model_format).get(layer.op)
+
+
+def choice(table: Mapping[str, V], name: str, what: str) -> V:
+    """What a table has for the name that an attribute gives.
+
+    Raises
+    ------
+    UnsupportedError
+        The table does not have it: the file is younger than the table, or means nothing.
+
+    Examples
+    --------
+    >>> choice({"MEAN": "mean"}, "MEAN", "reduction")
+    'mean'
+    """
+    if name not in table:
+        raise UnsupportedError(f"{what} {name} has no arithmetic here; known are {', '.join(table)}")
+    return table[name]

@@ -11,7 +11,7 @@ from mlinspect import ir
 from mlinspect.errors import ExecutionError
 from mlinspect.execute.engine import Compute, as_tuple
 from mlinspect.execute.registry import Call, Function
-from mlinspect.execute.values import dequantize_array, numpy_dtype, quantize_array
+from mlinspect.execute.values import dequantize_array, numpy_dtype, quantize_array, shape_fits
 
 
 def compute_by(
@@ -90,4 +90,4 @@ def _taken(result: np.ndarray, tensor: ir.Tensor, mode: str, stored: bool, model
 def _fits(shape: Sequence[int], declared: Sequence[int] | None, model_format: str) -> bool:
     if declared is None or (model_format == "mslite" and not declared):  # its files have no other word for unknown
         return True
-    return len(shape) == len(declared) and all(want in (-1, size) for size, want in zip(shape, declared, strict=True))
+    return shape_fits(shape, declared)

@@ -15,7 +15,7 @@ from mlinspect.execute.engine import Compute, Program, Step
 from mlinspect.execute.programs import Programs
 from mlinspect.execute.registry import Call, Function
 from mlinspect.execute.supplied import compute_by
-from mlinspect.execute.values import numpy_dtype
+from mlinspect.execute.values import numpy_dtype, shape_fits
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +172,5 @@ def check_patch(array: np.ndarray, tensor: ir.Tensor, present: Any, mode: str) -
     else:
         dtype = np.dtype(np.float32) if mode == "float" and tensor.quantized else numpy_dtype(tensor)
         shape = tensor.shape or array.shape
-    fits = len(shape) == array.ndim and all(w in (-1, s) for s, w in zip(array.shape, shape, strict=True))
-    if array.dtype != dtype or not fits:
+    if array.dtype != dtype or not shape_fits(array.shape, shape):
         raise InputError(f"tensor {tensor.name!r} wants {dtype}{list(shape)}, not {array.dtype}{list(array.shape)}")

@@ -22,7 +22,7 @@ class Trace(Mapping[int | str, np.ndarray]):
     Attributes
     ----------
     network : ir.Network
-    values : dict of int to ndarray
+    values_by_id : dict of int to ndarray
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""MindSpore Lite's operators of 2020 (files without an identifier, and MSL1) in the words of the newest schema.
+"""MindSpore Lite's operators of 2020 (files without an identifier, and MSL1) in the names of the newest schema.
 
-A row gives the new name; where each new attribute comes from; and what became a constant operand. Attributes of the
-same meaning need no row of their own: their names are only put into snake_case. Source: MindSpore Lite 1.5, which
-reads those files so (``ops/compat/v0``, ``ops/populate/v0``).
+A row gives the new name, where each new attribute comes from, and which attributes are constant operands today.
+Attributes of the same meaning are not listed: their names are only put into snake_case. Source: MindSpore Lite 1.5,
+which reads those files so (``ops/compat/v0``, ``ops/populate/v0``).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Source = str | tuple[str, ...] | Callable[[Attributes], Any]
 
 @dataclass(frozen=True)
 class Row:
-    """How one operator of 2020 is said today.
+    """How one operator of 2020 is written today.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class Row:
     attrs : mapping
         New attribute -> old one; several old ones make a vector; a callable gets all old attributes.
     operands : tuple
-        What became constant operands: the names of int32 vectors, or ``(name, dtype)`` for a scalar.
+        Attributes that are constant operands today: names of int32 vectors, or ``(name, dtype)``.
     only_with : int
-        Operands are appended only to so many inputs (0: always): later files have them already.
+        How many inputs the operator has without them. Files with more inputs have the first of them already.
     """
 
     op: str
@@ -68,7 +68,7 @@ _REDUCTIONS = {0: "NONE", 1: "MEAN", 2: "REDUCTION_SUM"}
 
 
 def _explicit_padding(old: Attributes) -> tuple[int, ...]:
-    """What VALID lists is ignored in these files."""
+    """These files ignore the padding that a VALID operator lists."""
     names = ("padUp", "padDown", "padLeft", "padRight")
     return (0, 0, 0, 0) if old["padMode"] == "VALID" else tuple(old[name] for name in names)
 
@@ -218,7 +218,7 @@ _FIXED = {"nhwc": (0, 2, 3, 1), "nchw": (0, 3, 1, 2)}
 
 
 def upgraded(layer: ir.Layer, layout: str) -> tuple[ir.Layer, tuple[np.ndarray, ...]]:
-    """A layer in the newest schema's words, and the constant operands to be appended to its own.
+    """A layer in the names of the newest schema, and the constant operands to be appended to its own.
 
     Parameters
     ----------

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mlinspect import ir
 from mlinspect.errors import UnsupportedError
 from mlinspect.kernels import quantize as q
+from mlinspect.kernels.shape import along
 from mlinspect.kernels.summation import Approximate, settle
 
 _NUMPY = {"bfloat16": "uint16", "string": "object"}
@@ -24,6 +27,17 @@ def numpy_dtype(tensor: ir.Tensor) -> np.dtype:
         return np.dtype(_NUMPY.get(tensor.dtype, tensor.dtype))
     except TypeError:
         raise UnsupportedError(f"the type of tensor {tensor.name} is not known: {tensor.vendor_dtype}") from None
+
+
+def shape_fits(shape: Sequence[int], declared: Sequence[int]) -> bool:
+    """Whether an array's shape is the declared one, where -1 stands for any size.
+
+    Examples
+    --------
+    >>> shape_fits((2, 3), (-1, 3)), shape_fits((2, 3), (6,))
+    (True, False)
+    """
+    return len(shape) == len(declared) and all(want in (-1, n) for n, want in zip(shape, declared, strict=True))
 
 
 def dequantize_array(array: np.ndarray, tensor: ir.Tensor) -> np.ndarray:
@@ -96,8 +110,11 @@ def quantize_constant(values: np.ndarray, tensor: ir.Tensor) -> np.ndarray:
         return quantize_array(values, tensor)
     if dtype.itemsize <= 2:
         return quantize_array(values, tensor).clip(*grid(dtype, quantization.bits))
-    along = [-1 if axis == quantization.axis else 1 for axis in range(values.ndim)] if quantization.per_channel else []
-    scale, zero = quantization.scale.reshape(along), quantization.zero_point.reshape(along)
+    scale, zero = quantization.scale, quantization.zero_point
+    if quantization.axis is None:
+        scale, zero = scale.reshape(()), zero.reshape(())
+    else:
+        scale, zero = (along(p, quantization.axis, values.ndim) for p in (scale, zero))
     limits = np.iinfo(dtype)
     return (np.rint(values / np.where(scale == 0, 1, scale)) + zero).clip(limits.min, limits.max).astype(dtype)
 

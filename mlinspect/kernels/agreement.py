@@ -87,6 +87,10 @@ def agreement(reference: np.ndarray, other: np.ndarray) -> Agreement:
     reference, other : ndarray
         Of one shape.
 
+    Returns
+    -------
+    Agreement
+
     Raises
     ------
     ValueError
@@ -103,13 +107,13 @@ def agreement(reference: np.ndarray, other: np.ndarray) -> Agreement:
         raise ValueError(f"shapes {reference.shape} and {other.shape} differ")
     a, b = np.asarray(reference, np.float64).ravel(), np.asarray(other, np.float64).ravel()
     equal = int(np.count_nonzero(a == b))
-    elements, lost = a.size, False
+    elements, unmatched = a.size, False
     finite = np.isfinite(a) & np.isfinite(b)
     if not finite.all():
         rest_a, rest_b = a[~finite], b[~finite]
         nan = np.isnan(rest_a) & np.isnan(rest_b)
         equal += int(np.count_nonzero(nan))
-        lost = bool((~nan & (rest_a != rest_b)).any())
+        unmatched = bool((~nan & (rest_a != rest_b)).any())
         a, b = a[finite], b[finite]
     difference = b - a
     return Agreement(
@@ -118,14 +122,24 @@ def agreement(reference: np.ndarray, other: np.ndarray) -> Agreement:
         float(a @ a),
         float(b @ b),
         float(a @ b),
-        math.inf if lost else float(difference @ difference),
+        math.inf if unmatched else float(difference @ difference),
         float(difference.sum()),
-        math.inf if lost else float(np.abs(difference).max(initial=0.0)),
+        math.inf if unmatched else float(np.abs(difference).max(initial=0.0)),
     )
 
 
 def sqnr_db(reference: np.ndarray, other: np.ndarray) -> float:
     """Signal to quantisation noise ratio in dB: 10 log10(sum reference**2 / sum (other - reference)**2).
+
+    Parameters
+    ----------
+    reference, other : ndarray
+        Of one shape.
+
+    Returns
+    -------
+    float
+        inf where they are the same, -inf where the reference is 0 or a value is finite in one of them only.
 
     Examples
     --------

@@ -200,7 +200,7 @@ def _convolve(
     groups: int,
 ) -> np.ndarray:
     """Gather windows, block by block, and multiply by the filters ``[O, *kernel, C / groups]``."""
-    check(x, weights, groups)
+    check_filters(x, weights, groups)
     filters, *kernel, channels = weights.shape
     depth = math.prod(kernel) * channels
     matrix = weights.reshape(groups, filters // groups, depth).swapaxes(1, 2)
@@ -226,7 +226,7 @@ def _convolve(
     return out
 
 
-def check(x: np.ndarray, weights: np.ndarray, groups: int) -> None:
+def check_filters(x: np.ndarray, weights: np.ndarray, groups: int) -> None:
     """Raise ValueError unless an input fits filters ``[O, *kernel, C / groups]``."""
     if x.ndim != weights.ndim or x.shape[-1] != weights.shape[-1] * groups or weights.shape[0] % groups:
         raise ValueError(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from mlinspect.kernels.conv import by_group, check, sum_squares
+from mlinspect.kernels.conv import by_group, check_filters, sum_squares
 from mlinspect.kernels.matmul import exactness, multiply
 from mlinspect.kernels.summation import Approximate, approximate
 from mlinspect.kernels.windows import NO_PADDING, Pads
@@ -68,7 +68,7 @@ def conv2d_transpose(
     array([ 1.,  1., 11., 10., 10.], dtype=float32)
     """
     filters, *kernel, channels = weights.shape
-    check(x, weights, groups)
+    check_filters(x, weights, groups)
     matrix = weights.reshape(groups, filters // groups, -1, channels).transpose(2, 0, 3, 1)  # [taps, g, C / g, O / g]
     dtype, exact_depth, out_dtype = exactness(x, matrix)
     matrix = matrix.astype(dtype, copy=False)

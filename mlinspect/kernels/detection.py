@@ -54,7 +54,7 @@ def _partial_sort(count: int, k: int, before: Callable[[int, int], bool]) -> lis
     return order[:k]
 
 
-def _falling(scores: np.ndarray, k: int) -> np.ndarray:
+def _descending(scores: np.ndarray, k: int) -> np.ndarray:
     """Positions of the ``k`` highest of each row, ``partial_sort`` by ``>``: ``[rows, n] -> [rows, k]``."""
     order = np.argsort(-scores, axis=1, kind="stable")[:, : k + 1]
     ranked = np.take_along_axis(scores, order, 1)
@@ -68,16 +68,16 @@ def _falling(scores: np.ndarray, k: int) -> np.ndarray:
     return order
 
 
-def _falling_nearly(scores: np.ndarray, k: int, matter: int | None = None) -> np.ndarray:
-    """The same where scores within one epsilon tie and the lower position wins.
+def _descending_nearly(scores: np.ndarray, k: int, places: int | None = None) -> np.ndarray:
+    """As :func:`_descending`, where scores within one epsilon tie and the lower position wins.
 
-    To be nearly equal is not transitive, so that near ties (not exact ones) again depend on the heap. They are looked
-    for among the first ``matter`` places (by default ``k``).
+    "Nearly equal" is not transitive, so the order of near ties (not of exact ones) again depends on the heap. They are
+    looked for among the first ``places`` (by default ``k``).
     """
     order = np.argsort(-scores, axis=1, kind="stable")
     ranked = np.take_along_axis(scores, order, 1)
     order = order[:, :k]
-    for row in np.flatnonzero(np.isnan(scores).any(axis=1) | _near_ties(ranked, k if matter is None else matter)):
+    for row in np.flatnonzero(np.isnan(scores).any(axis=1) | _near_ties(ranked, k if places is None else places)):
         s = scores[row].tolist()
 
         def before(i: int, j: int, s: list[float] = s) -> bool:
@@ -87,13 +87,13 @@ def _falling_nearly(scores: np.ndarray, k: int, matter: int | None = None) -> np
     return order
 
 
-def _near_ties(falling: np.ndarray, matter: int) -> np.ndarray:
-    """Which rows have unequal neighbours within one epsilon, down to the first clear gap behind ``matter`` places."""
-    if matter == 0:
-        return np.zeros(len(falling), bool)
-    gaps = falling[:, :-1] - falling[:, 1:]
+def _near_ties(descending: np.ndarray, places: int) -> np.ndarray:
+    """Which rows have unequal neighbours within one epsilon, down to the first clear gap after the first ``places``."""
+    if places == 0:
+        return np.zeros(len(descending), bool)
+    gaps = descending[:, :-1] - descending[:, 1:]
     near = (gaps > 0) & (gaps < _EPSILON)
-    near[:, matter:] &= np.cumsum(gaps[:, matter - 1 : -1] >= _EPSILON, axis=1) == 0
+    near[:, places:] &= np.cumsum(gaps[:, places - 1 : -1] >= _EPSILON, axis=1) == 0
     return near.any(axis=1)
 
 
@@ -113,7 +113,7 @@ def _decode(
 
 
 def _overlap(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of all pairs ``[len(a), len(b)]``: the area shared, that of ``a``, that of ``b``."""
+    """Areas of all pairs ``[len(a), len(b)]``: shared, of the box in ``a``, of the box in ``b``."""
     a = a[:, None]
     sides = np.maximum(np.minimum(a[..., 2:], b[:, 2:]) - np.maximum(a[..., :2], b[:, :2]), np.float32(0))
     area_a, area_b = ((box[..., 2] - box[..., 0]) * (box[..., 3] - box[..., 1]) for box in (a, b))
@@ -126,13 +126,13 @@ def _iou(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _iou_of_real_boxes(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """0 when a box has no area."""
+    """Intersection over union; 0 when a box has no area."""
     shared, area_a, area_b = _overlap(a, b)
     return np.where((area_a <= 0) | (area_b <= 0), np.float32(0), shared / (area_a + area_b - shared))
 
 
 def _iou_of_sharing(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Nothing shared is below every threshold, even a negative one."""
+    """Intersection over union; -inf, below any threshold, for boxes that share nothing."""
     shared, area_a, area_b = _overlap(a, b)
     return np.where(shared <= 0, -np.inf, shared / (area_a + area_b - shared))
 
@@ -245,19 +245,19 @@ def detection_post_process(
 
     def keep(of_boxes: np.ndarray, limit: int) -> list[int]:
         above = np.flatnonzero(of_boxes >= np.float32(score_threshold))
-        order = above[_falling(of_boxes[None, above], len(above))[0]]
+        order = above[_descending(of_boxes[None, above], len(above))[0]]
         return _suppress(corners, order, limit, iou_threshold, _iou)
 
     if regular:
         found = [(box, c) for c in range(classes) for box in keep(by_class[:, c], detections_per_class)]
         box, label = np.array(found, np.intp).reshape(-1, 2).T
         score = by_class[box, label]
-        best = _falling(score[None], min(max_detections, len(score)))[0]
+        best = _descending(score[None], min(max_detections, len(score)))[0]
         return _rows(corners, box[best], label[best], score[best], rows, len(best))
 
     per_box = min(max_classes_per_detection, classes)
     listed = -(-count // per_box)  # only the first `count` entries of the list are looked at
-    top = _falling(by_class[:listed], per_box).reshape(-1)[:count]
+    top = _descending(by_class[:listed], per_box).reshape(-1)[:count]
     box = np.arange(count) // per_box
     score = by_class[box, top]
     best = np.array(keep(score, max_detections), np.intp)
@@ -324,7 +324,7 @@ def detection_post_process_nnacl(
 
     def keep(of_boxes: np.ndarray, limit: int) -> list[int]:
         above = int(np.count_nonzero(of_boxes >= np.float32(score_threshold)))
-        order = _falling_nearly(of_boxes[None], count, above)[0, :above]
+        order = _descending_nearly(of_boxes[None], count, above)[0, :above]
         return _suppress(corners, order, limit, iou_threshold, _iou_of_real_boxes)
 
     if regular:
@@ -333,12 +333,12 @@ def detection_post_process_nnacl(
             kept = np.array(keep(by_class[:, c], detections_per_class), np.intp)
             box, label = np.append(box, kept), np.append(label, np.full(len(kept), c))
             score = np.append(score, by_class[kept, c])
-            best = _falling_nearly(score[None], min(max_detections, len(score)))[0]
+            best = _descending_nearly(score[None], min(max_detections, len(score)))[0]
             box, label, score = box[best], label[best], score[best]
         return _rows(corners, box, label, score, rows, len(box))
 
     per_box = min(max_classes_per_detection, classes)
-    top = _falling_nearly(by_class, per_box)
+    top = _descending_nearly(by_class, per_box)
     kept = np.array(keep(by_class[np.arange(count), top[:, 0]], max_detections), np.intp)
     box, label = np.repeat(kept, per_box), top[kept].reshape(-1)
     return _rows(corners, box, label, by_class[box, label], rows, len(box))
@@ -396,14 +396,14 @@ def non_max_suppression(
     found: list[tuple[int, int, int]] = []
     for b, c in np.ndindex(scores.shape[:2]):
         above = np.flatnonzero(scores[b, c] > np.float32(score_threshold))
-        order = above[_popped(scores[b, c][above])]
+        order = above[_queue_order(scores[b, c][above])]
         kept = _suppress(corners[b], order, max_output - len(found), iou_threshold, _iou_of_sharing)
         found += [(b, c, box) for box in kept]
     rows = np.array(found, np.int32).reshape(-1, 3)
     return rows[:, 2].copy() if simple else rows
 
 
-def _popped(scores: np.ndarray) -> np.ndarray:
+def _queue_order(scores: np.ndarray) -> np.ndarray:
     """Positions as a ``std::priority_queue`` gives them, highest score first, the lower position of near ties first."""
     order = np.argsort(-scores, kind="stable")
     if np.isnan(scores).any() or _near_ties(scores[None, order], len(order))[0]:

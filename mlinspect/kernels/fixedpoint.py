@@ -141,10 +141,10 @@ def requantize(
 
     Notes
     -----
-    Small factors, as networks have them, need one multiplication in float32: only the few products that come near a
-    half, where the two roundings could tell, are rounded twice. Other factors take both roundings in float64, which
-    holds every product of sums below 2**22 exactly. Larger sums saturate, whatever the last bit of their product,
-    unless the factor is so small that they do not; those go through int64.
+    With small factors, as networks have them, one multiplication in float32 is enough: rounding twice differs from
+    rounding once only for products near a half, and only those few are rounded twice. With other factors both
+    roundings are done in float64, which holds every product of sums below 2**22 exactly. Larger sums saturate whatever
+    the last bit of their product is, or, where the factor is so small that they do not, go through int64.
 
     Examples
     --------
@@ -166,14 +166,14 @@ def requantizer(
     """
     multiplier, exponent = quantize_multiplier(factor)
     exponent = np.maximum(exponent, -31)  # no int32 is shifted by more
+    # sums from here on go through int64
     limit = 1 << min(31 if exponent.min() >= -12 else 22, max(0, 31 - int(exponent.max())))
     first, second = multiplier * 2.0 ** (np.maximum(exponent, 0) - 31), 2.0 ** np.minimum(exponent, 0)
     # the first rounding moves a product by half a unit of the second; what float32 adds is less than the rest
     margin = 0.5 * float(second.max()) + 2e-4
-    quick, each = margin < 0.02 and abs(zero_point) <= 128, multiplier.size > 1
-    near = (first * second).astype(np.float32)
-    tiles: dict[tuple[int, ...], np.ndarray] = {}
-
+    quick, per_channel = margin < 0.02 and abs(zero_point) <= 128, multiplier.size > 1
+    factor32 = (first * second).astype(np.float32)
+    tiles: dict[tuple[int, ...], np.ndarray] = {}  # the channels' factors over a block of rows, by its shape
     parameters = multiplier, exponent, first, second
 
     def twice_rounded(
@@ -188,20 +188,20 @@ def requantizer(
         return np.trunc(whole + np.copysign(0.5, whole))  # exact: what is added to has few digits
 
     def run(accumulator: np.ndarray) -> np.ndarray:
-        channels = accumulator.shape[-1] if each else 1
-        rows = accumulator.reshape(-1, channels) if each else accumulator.reshape(-1)
+        channels = accumulator.shape[-1] if per_channel else 1
+        rows = accumulator.reshape(-1, channels) if per_channel else accumulator.reshape(-1)
         step = max(1, _BLOCK // channels)
         tile = (min(step, len(rows)), channels)
-        if each and tile not in tiles:
-            tiles[tile] = np.ascontiguousarray(np.broadcast_to(near, tile))
+        if per_channel and tile not in tiles:
+            tiles[tile] = np.ascontiguousarray(np.broadcast_to(factor32, tile))
         out = np.empty(rows.shape, np.int8)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             if quick and part.size >= _MANY:
-                products = np.multiply(part, tiles[tile][: len(part)] if each else near, dtype=np.float32)
+                products = np.multiply(part, tiles[tile][: len(part)] if per_channel else factor32, dtype=np.float32)
                 whole, unsure = nearest(products, margin)
                 if unsure.size:
-                    those = [p[unsure % channels] for p in parameters] if each else parameters
+                    those = [p[unsure % channels] for p in parameters] if per_channel else parameters
                     whole.reshape(-1)[unsure] = twice_rounded(part.reshape(-1)[unsure], *those)
             else:
                 whole = twice_rounded(part, *parameters)

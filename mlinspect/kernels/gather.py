@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from mlinspect.errors import UnsupportedError
+
 
 def gather(x: np.ndarray, indices: np.ndarray, axis: int = 0) -> np.ndarray:
     """Slices of `x` along `axis`, in the order of `indices` (Arm NN's and MindSpore Lite's Gather).
@@ -125,6 +127,8 @@ def scatter_nd(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, mode: st
     ------
     IndexError
         An index outside `x`.
+    UnsupportedError
+        No such mode.
 
     Examples
     --------
@@ -136,6 +140,8 @@ def scatter_nd(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, mode: st
     out, place = x.copy(), tuple(np.moveaxis(indices, -1, 0))
     if mode == "update":
         out[place] = updates
-    else:
+    elif mode in _COMBINE:
         _COMBINE[mode](out, place, updates)
+    else:
+        raise UnsupportedError(f"scattering knows no mode {mode!r}")
     return out

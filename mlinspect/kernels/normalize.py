@@ -161,7 +161,7 @@ def _inverse_deviation(mean: np.ndarray, mean_square: np.ndarray, epsilon: float
 def instance_norm_one_pass(
     x: np.ndarray, gamma: np.ndarray, beta: np.ndarray, *, epsilon: float, double: bool = False
 ) -> np.ndarray:
-    """The same from the sums of ``x`` and ``x * x``, which loses digits where the mean is large.
+    """:func:`instance_norm` from the sums of ``x`` and ``x * x``, which loses digits where the mean is large.
 
     Parameters
     ----------

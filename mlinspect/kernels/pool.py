@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mlinspect.errors import UnsupportedError
 from mlinspect.kernels.quantize import round_half_away
 from mlinspect.kernels.reduce import reduce
 from mlinspect.kernels.windows import Pads, taps
@@ -150,13 +151,19 @@ def pool(
         What averages are divided by. True: the number of real cells. False: the window's area, padding included, but
         cut where the padding ends.
     zero_from : sequence of float, optional
-        By spatial axis: windows that start at this cell or after give 0; by default those without a real cell. Such a
-        window that starts before has the maximum -FLT_MAX and the average 0, or NaN if padding is excluded.
+        By spatial axis: windows that start at this cell or later give 0; by default the first cell behind the image.
+        A window without a real cell that starts earlier has the maximum -FLT_MAX and the average 0 (NaN if padding is
+        excluded).
 
     Returns
     -------
     ndarray of float32, shape (N, *output_size, C)
         Padding is never a maximum. A window that ends before the first real cell gives 0.
+
+    Raises
+    ------
+    UnsupportedError
+        No such algorithm.
 
     Notes
     -----
@@ -171,6 +178,8 @@ def pool(
     >>> pool(x, "average", (1, 3), (1, 2), ((0, 0), (1, 1)), exclude_padding=True).ravel().tolist()
     [1.5, 3.0]
     """
+    if algorithm not in ("max", "average", "l2"):
+        raise UnsupportedError(f"no pooling is called {algorithm!r}")
     spatial = x.shape[1:-1]
     axes = range(1, x.ndim - 1)
     steps = [max(1, step) for step in stride]  # Arm NN marks global pooling by stride 0

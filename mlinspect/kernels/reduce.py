@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mlinspect.errors import UnsupportedError
+
 _BLOCK = 64  # rows transposed at a time: fits the cache, and is wide enough for SIMD
 
 
@@ -122,7 +124,7 @@ def _extreme(x: np.ndarray, axes: tuple[int, ...], keepdims: bool, largest: bool
     pick = np.fmax if largest else np.fmin  # these pass over NaN, as a strict comparison does
     limits = np.finfo(x.dtype) if x.dtype == np.float32 else np.iinfo(x.dtype)
     out = np.asarray(pick.reduce(x, axis=axes, initial=limits.min if largest else limits.max), x.dtype)
-    if x.dtype == np.float32 and not out.all():  # which of -0 and +0 these take is not said; a comparison the first
+    if x.dtype == np.float32 and not out.all():  # fmax and fmin take either of -0 and +0, a comparison the first
         folded = _fold(x, axes)
         first = np.take_along_axis(folded, (folded == 0).argmax(axis=1, keepdims=True), axis=1)
         out = np.where(out == 0, first.reshape(out.shape), out)
@@ -163,8 +165,8 @@ def reduce(x: np.ndarray, mode: str, axes: Sequence[int] | int | None = None, ke
 
     Raises
     ------
-    KeyError
-        Unknown mode.
+    UnsupportedError
+        No such mode.
 
     Notes
     -----
@@ -175,6 +177,8 @@ def reduce(x: np.ndarray, mode: str, axes: Sequence[int] | int | None = None, ke
     >>> reduce(np.float32([[1, 2], [3, 5]]), "mean", axes=1)
     array([1.5, 4. ], dtype=float32)
     """
+    if mode not in _REDUCTIONS:
+        raise UnsupportedError(f"no reduction is called {mode!r}")
     return _REDUCTIONS[mode](x, normalize_axes(axes, x.ndim), keepdims)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mlinspect.errors import UnsupportedError
 from mlinspect.kernels.libm import fmaf
 from mlinspect.kernels.quantize import round_half_away
 from mlinspect.kernels.shape import along
@@ -82,7 +83,7 @@ def _taps(
         cells = whole + offsets
         weights = _cubic_weight(offsets.astype(np.float32) - (places - floor), cubic_coeff)
     else:
-        raise ValueError(f"no resize method {method!r}")
+        raise UnsupportedError(f"no way to resize is called {method!r}")
     return np.clip(cells, 0, n_in - 1), weights
 
 
@@ -131,8 +132,8 @@ def resize(
 
     Raises
     ------
-    ValueError
-        Unknown method.
+    UnsupportedError
+        No such method.
 
     Notes
     -----

@@ -1,9 +1,9 @@
-"""BLAS speed and the vendor's bits: sums in BLAS order, and those that matter again in the vendor's order.
+"""The vendor's results at the speed of BLAS: all sums in the order of BLAS, the few that matter again in the vendor's.
 
-Arm NN's reference backend adds float32 products one after the other; BLAS in an order of its own. The two differ by
-parts in 10^6. That shows in a stored result only where the value lies as close to a rounding tie: such elements, well
-under 1 % of an 8-bit tensor, are summed once more, in the vendor's order. So are float32 sums that may have overflowed
-on the way.
+Arm NN's reference backend adds float32 products one after the other; BLAS adds them in an order of its own. The two
+sums differ by parts in 10^6. A stored (rounded) result shows that only where the sum lies that close to a rounding tie.
+Such elements, well under 1 % of an 8-bit tensor, are summed once more in the vendor's order; so are float32 sums that
+may have overflowed on the way.
 """
 
 from __future__ import annotations
@@ -38,14 +38,13 @@ class Approximate(NamedTuple):
     relative : float
         Part of the error bound in proportion to the value.
     absolute : callable
-        ``absolute(index) -> ndarray``: the other part, by flat index; ``absolute(None)`` is the largest of all that
-        are no NaN.
-        Called only when somebody must know.
+        ``absolute(index) -> ndarray``: the other part, by flat index; ``absolute(None)``: the largest, NaN left out.
+        Costly, so called only when needed.
     at : callable
         ``at(index) -> ndarray of float32``: the values at flat indices as the vendor sums them.
     may_overflow : callable
-        ``may_overflow() -> bool``: whether finite operands are so large that partial sums may exceed float32. Called
-        only when a value is not finite or huge.
+        ``may_overflow() -> bool``: whether finite operands are so large that partial sums may exceed float32.
+        Costly, so called only when a value is not finite or huge.
     """
 
     value: np.ndarray
@@ -66,12 +65,13 @@ def approximate(
 ) -> Approximate:
     """Pair sums of products with the bound of their error and the way to sum them in order.
 
-    Two float32 sums of the same products in different orders differ by the roundings of their partial sums, each up to
-    2^-24 of one and independent of the others: `depth` of them make ``sqrt(depth)`` roundings of a typical partial sum.
-    That one is no larger than the final sum plus a few times what randomly signed products make, which is about
-    ``norm(left) * norm(right) / sqrt(depth)``. The factors 2 and 10 keep the distances found on layers, real and
-    random, below 0.4 of the bound. Only thousands of products whose first half adds up what the second takes away
-    exceed it, and they would need a tie at the wrong place, too.
+    Two float32 sums of the same products in different orders differ by the roundings of their partial sums. Each
+    rounding is up to 2^-24 of a partial sum and independent of the others, so `depth` of them add up to
+    ``sqrt(depth)`` roundings of a typical partial sum. A typical partial sum is no larger than the final sum plus a few
+    times what randomly signed products add up to, about ``norm(left) * norm(right) / sqrt(depth)``. With the factors 2
+    and 10 below, all distances found on layers, real and random, were less than 0.4 of the bound. The bound can fail
+    only for thousands of products of which the second half takes away what the first half added, and a wrong result
+    would need a rounding tie at just that place, too.
 
     Parameters
     ----------

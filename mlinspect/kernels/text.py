@@ -255,8 +255,7 @@ def skip_grams(text: str, size: int, skip: int, every_size: bool = False) -> lis
     >>> skip_grams("a b c d", 2, 1)
     ['a b', 'a c', 'b c', 'b d', 'c d']
     """
-    words = text.split(" ")
-    words = [word for word in words if word]
+    words = [word for word in text.split(" ") if word]
     sizes = range(1, size + 1) if every_size else [size]
     found = [
         places

@@ -32,9 +32,9 @@ LIBSTDCXX = [
 def test_ties_as_libstdcxx_orders_them(rule, scores, expected):
     row, k = np.array(scores, F), len(expected)
     if rule == 2:
-        assert detection._popped(row).tolist() == expected
+        assert detection._queue_order(row).tolist() == expected
     else:
-        sort = detection._falling_nearly if rule else detection._falling
+        sort = detection._descending_nearly if rule else detection._descending
         assert sort(row[None], k)[0].tolist() == expected
 
 
@@ -46,18 +46,18 @@ def test_shortcuts_give_the_order_of_the_heap(scores, data):
     row = np.array(scores, F) * F(1 / 32)
     s = row.tolist()
     slow = detection._partial_sort(len(s), k, lambda i, j: s[i] > s[j])
-    assert detection._falling(row[None], k)[0].tolist() == slow
+    assert detection._descending(row[None], k)[0].tolist() == slow
     assert [s[i] for i in slow] == sorted(s, reverse=True)[:k]
     row *= F(EPSILON * 16)  # half an epsilon apart
     s = row.tolist()
     near = detection._partial_sort(len(s), k, lambda i, j: i < j if abs(s[i] - s[j]) < EPSILON else s[i] > s[j])
-    assert detection._falling_nearly(row[None], k)[0].tolist() == near
+    assert detection._descending_nearly(row[None], k)[0].tolist() == near
 
 
 def test_a_nan_stays_where_the_heap_leaves_it():
     row = F([0.1, np.nan, 0.3, 0.2])
     s = row.tolist()
-    assert detection._falling(row[None], 4)[0].tolist() == detection._partial_sort(4, 4, lambda i, j: s[i] > s[j])
+    assert detection._descending(row[None], 4)[0].tolist() == detection._partial_sort(4, 4, lambda i, j: s[i] > s[j])
 
 
 # ---- from the definitions, box by box ------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlinspect.errors import UnsupportedError
 from mlinspect.kernels.gather import gather, gather_elements, gather_nd, scatter_nd
 
 few = settings(derandomize=True, deadline=None, max_examples=60)
@@ -83,4 +84,15 @@ def test_an_index_outside_is_refused():
         scatter_nd(x, np.array([[0, 3]]), np.array([1]))
     with pytest.raises(IndexError):
         gather_elements(x, np.array([[3]]), 1)
+
+
+def test_an_unknown_way_to_scatter_is_refused():
+    with pytest.raises(UnsupportedError, match="'xor'"):
+        scatter_nd(numbered((2,)), np.array([[0]]), np.array([1]), "xor")
+
+
+def test_nothing_to_gather_from_gives_zeros():
+    got = gather(np.zeros((2, 0, 3), np.int16), np.array([0, 5]), 1)
+    assert got.shape == (2, 2, 3)
+    assert not got.any()
     assert gather(np.zeros((0, 2)), np.array([0, 1])).tolist() == [[0, 0], [0, 0]]

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlinspect.errors import UnsupportedError
 from mlinspect.kernels.pool import fold_taps, max_pool_inside, pool, pool_output_size, roi_pool
 
 few = settings(derandomize=True, deadline=None, max_examples=60)
@@ -149,3 +150,8 @@ def test_roi_pool_takes_the_maximum_of_every_bin(seed, size):
             )
             cells = x[int(roi[0])][np.ix_(rows, columns)].reshape(-1, 2)
             assert np.array_equal(region[i, j], cells.max(0) if len(cells) else [0, 0])
+
+
+def test_unknown_algorithm_is_refused():
+    with pytest.raises(UnsupportedError, match="'median'"):
+        pool(np.zeros((1, 2, 2, 1), np.float32), "median", (1, 1), (1, 1), ((0, 0), (0, 0)))

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlinspect.errors import UnsupportedError
 from mlinspect.kernels.reduce import arg_extreme, cumsum, normalize_axes, reduce, reduce_by_axis, sum_sequential, top_k
 
 few = settings(derandomize=True, deadline=None, max_examples=40)
@@ -146,6 +147,11 @@ def test_maxima_below_zero_in_mindspore_lite(shape, axes, flawed):
     wrong = np.full_like(right, np.finfo(np.float32).tiny)
     assert np.array_equal(reduce_by_axis(x, "max", axes), wrong if flawed else right)
     assert np.array_equal(reduce_by_axis(x + 3, "max", axes), reduce(x + 3, "max", axes))
+
+
+def test_unknown_mode_is_refused():
+    with pytest.raises(UnsupportedError, match="'median'"):
+        reduce(np.zeros(2, np.float32), "median")
 
 
 def test_all():

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mlinspect.errors import UnsupportedError
 from mlinspect.kernels.resize import crop_and_resize, resize, source_coordinates
 
 few = settings(derandomize=True, deadline=None, max_examples=60)
@@ -204,5 +205,5 @@ def test_crop_and_resize_reads_between_cells(seed, image, size):
 
 
 def test_unknown_method_is_refused():
-    with pytest.raises(ValueError, match="lanczos"):
+    with pytest.raises(UnsupportedError, match="lanczos"):
         resize(np.zeros((1, 2, 2, 1), np.float32), (4, 4), "lanczos")

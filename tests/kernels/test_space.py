@@ -48,3 +48,19 @@ def test_depth_to_space_by_columns(block):
     got = depth_to_space(x, block, "CRD")
     for y, z, by, bx, k in itertools.product(range(2), range(3), range(block), range(block), range(2)):
         assert (got[:, y * block + by, z * block + bx, k] == x[:, y, z, (k * block + by) * block + bx]).all()
+
+
+def test_blocks_that_do_not_fit_are_refused():
+    x = numbered((2, 4, 6, 4))
+    none = ((0, 0), (0, 0))
+    for act, said in (
+        (lambda: space_to_depth(x, 0), "4 x 6 pixels cannot be cut into blocks of 0 x 0"),
+        (lambda: space_to_depth(x, 3), "4 x 6 pixels cannot be cut into blocks of 3 x 3"),
+        (lambda: depth_to_space(x, 0), "4 channels cannot be spread over blocks of 0 x 0"),
+        (lambda: depth_to_space(x, 3), "4 channels cannot be spread over blocks of 3 x 3"),
+        (lambda: space_to_batch(x, (2, 4), none), "4 x 6 pixels cannot be cut into blocks of 2 x 4"),
+        (lambda: batch_to_space(x, (2, 2), none), "2 batch entries do not make up blocks of 2 x 2"),
+        (lambda: batch_to_space(x, (0, 2), none), "blocks of 0 x 2"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            act()
