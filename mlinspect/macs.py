@@ -9,7 +9,7 @@ from typing import Any
 
 from mlinspect import ir
 
-LIMIT = 2**48  # a damaged file may claim any shape; sums of counts below this fit 64 bits
+MAX_COUNT = 2**48  # a damaged file may claim any shape; sums of counts below this fit 64 bits
 
 
 def count_elements(shape: tuple[int, ...] | None) -> int | None:
@@ -23,7 +23,7 @@ def count_elements(shape: tuple[int, ...] | None) -> int | None:
     if shape is None or (shape and min(shape) < 0):
         return None
     count = math.prod(shape)
-    return count if count < LIMIT else None
+    return count if count < MAX_COUNT else None
 
 
 def count_params(kind: str, constants: Iterable[ir.Tensor]) -> int:
@@ -65,7 +65,7 @@ def count_macs(layer: ir.Layer, ins: list[ir.Tensor], outs: list[ir.Tensor]) -> 
         count = formula(ins, outs, layer.attrs)
     except (IndexError, TypeError, ValueError, ZeroDivisionError):  # a size or an operand is not there
         return None
-    return count if count < LIMIT else None
+    return count if count < MAX_COUNT else None
 
 
 Operands = list[ir.Tensor]

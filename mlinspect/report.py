@@ -25,7 +25,7 @@ from mlinspect.plot.accessor import PlotAccessor
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_ROWS = 1000  # rows of a table that the page shows
+MAX_ROWS = 1000  # rows of a table that the page shows
 _HISTOGRAMS = 3  # constants, the largest first, whose values are drawn
 # columns that a page has no room for
 _LEFT_OUT = {
@@ -122,9 +122,9 @@ def _table(table: pd.DataFrame, name: str, meanings: Sequence[tuple[str, str, st
     about = {column: f"{meaning} [{unit}]" if unit else meaning for column, _, unit, meaning in meanings}
     shown = [c for c in table.columns.tolist() if c not in _LEFT_OUT[name] and not table[c].isna().all()]
     head = "".join(f"<th title='{escape(about.get(c, ''))}'>{escape(c)}</th>" for c in shown)
-    cells = [[_cell(value) for value in table[c].head(MOST_ROWS)] for c in shown]
+    cells = [[_cell(value) for value in table[c].head(MAX_ROWS)] for c in shown]
     lines = "".join(f"<tr>{''.join(row)}</tr>" for row in zip(*cells, strict=True))
-    more = f"<p>{len(table) - MOST_ROWS:,} more rows</p>" if len(table) > MOST_ROWS else ""
+    more = f"<p>{len(table) - MAX_ROWS:,} more rows</p>" if len(table) > MAX_ROWS else ""
     return f"<div class='wide'><table><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>{more}"
 
 

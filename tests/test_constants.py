@@ -31,7 +31,7 @@ def test_what_is_no_constant_is_said():
     weights = mi.open(mi.samples.path("digits_cnn.ms")).weights
     with pytest.raises(KeyError, match="is no constant: its role is input"):
         weights["image"]
-    with pytest.raises(KeyError, match="no tensor is called 'res.wieght'; did you mean 'res.weight'"):
+    with pytest.raises(KeyError, match=r"no tensor is called 'res\.wieght'; did you mean 'res\.weight'"):
         weights["res.wieght"]
     with pytest.raises(KeyError, match="no tensor has the id 999"):
         weights[999]

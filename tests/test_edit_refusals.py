@@ -14,7 +14,7 @@ def sample(name):
 
 def test_quantisation_needs_integers_and_a_scale():
     model = sample("digits_cnn.ms")
-    with pytest.raises(InputError, match="'res.weight' is of type Float32, which holds no quantised values"):
+    with pytest.raises(InputError, match=r"'res\.weight' is of type Float32, which holds no quantised values"):
         model.with_quant("res.weight", scale=0.1)
     shape = build.mslite().input("x", (2, 4)).layer("Reshape", "flat", "x", np.array([8], np.int32)).output("y").model()
     with pytest.raises(InputError, match="'flat/input_1' has no quantisation yet: give a scale"):
@@ -24,7 +24,7 @@ def test_quantisation_needs_integers_and_a_scale():
 
 def test_packed_numbers_keep_their_width():
     packed = sample("digits_cnn_wq4.ms")
-    with pytest.raises(InputError, match="'res.weight': its numbers are packed into 4 bits each"):
+    with pytest.raises(InputError, match=r"'res\.weight': its numbers are packed into 4 bits each"):
         packed.with_quant("res.weight", bits=5)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import mlinspect as mi
 from mlinspect import ir
-from mlinspect.report import MOST_ROWS, report
+from mlinspect.report import MAX_ROWS, report
 
 mpl.use("Agg")
 VOID = {"meta", "img", "br"}
@@ -83,8 +83,8 @@ def test_an_empty_model_has_a_page():
 
 
 def test_long_tables_are_cut_and_clean_models_say_so(monkeypatch):
-    assert MOST_ROWS >= 100
-    monkeypatch.setattr("mlinspect.report.MOST_ROWS", 5)
+    assert MAX_ROWS >= 100
+    monkeypatch.setattr("mlinspect.report.MAX_ROWS", 5)
     monkeypatch.setattr("mlinspect.report._picture", lambda draw: "")
     page = Page(report(mi.open(mi.samples.path("digits_cnn.ms"))))
     assert "6 more rows" in page.words

@@ -21,7 +21,7 @@ from mlinspect.flatbuffer.structs import struct_layout
 _UINT = struct.Struct("<I")
 _INT = struct.Struct("<i")
 _MAX_DEPTH = 64
-_LONGEST_STRING = 1 << 20
+_MAX_STRING = 1 << 20
 _SHORT_VECTOR = 4096  # numbers; their reader may make Python numbers of them
 _MAX_VTABLE = 2 * (2 + 1024)
 
@@ -253,7 +253,7 @@ class Decoder:
     def _string(self, position: int, depth: int) -> str:
         """A string; bytes that are not UTF-8 come out as ``\\xNN``."""
         start, end = self._vector(position, 1)
-        if end - start > _LONGEST_STRING:
+        if end - start > _MAX_STRING:
             raise ModelFormatError(f"a string of {end - start} bytes", position)
         self._claims -= end - start
         if self._claims < 0:

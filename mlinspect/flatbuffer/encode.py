@@ -36,7 +36,7 @@ _FLAGS = {
 
 _ALIGN = 16  # what the vendors' writers give to weights, and enough for every element type
 _LARGE = 1024  # bytes of a vector that goes into the tail
-_MOST = 2**31 - 1  # offsets to vtables are signed
+_MAX_BYTES = 2**31 - 1  # offsets to vtables are signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +107,8 @@ def encode_parts(
     else:
         builder.Finish(at)
     parts = [np.frombuffer(builder.Output(), np.uint8), *builder.tail]
-    if (size := sum(part.nbytes for part in parts)) > _MOST:
-        raise SchemaError(f"{size} bytes are more than the {_MOST} that a FlatBuffer can have")
+    if (size := sum(part.nbytes for part in parts)) > _MAX_BYTES:
+        raise SchemaError(f"{size} bytes are more than the {_MAX_BYTES} that a FlatBuffer can have")
     return parts
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from mlinspect.errors import SchemaError
 from mlinspect.flatbuffer.schema import SCALARS, Enum, Field, Schema, Table
 
-_MOST_FIELDS = 1024  # in one table, union tags counted; FlatBuffers itself would allow more
+_MAX_FIELDS = 1024  # in one table, union tags counted; FlatBuffers itself would allow more
 _TOKEN = re.compile(
     r"""\s*(?:(?P<skip>//[^\n]*|/\*.*?\*/)
     |(?P<string>"(?:[^"\\]|\\.)*")
@@ -217,7 +217,7 @@ def _resolve(schema: Schema, defaults: dict[tuple[str, str], str]) -> Schema:
             number = item.slot if item.slot >= 0 else slot + width - 1
             slot += width
             mine = set(range(number - width + 1, number + 1))
-            if taken & mine or min(mine) < 0 or number >= _MOST_FIELDS:
+            if taken & mine or min(mine) < 0 or number >= _MAX_FIELDS:
                 raise SchemaError(f"{where}: id {number} is taken or out of range")
             taken |= mine
             default = _default(schema, item, defaults.get((table.name, item.name)), where)

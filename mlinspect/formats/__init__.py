@@ -15,8 +15,8 @@ from mlinspect.formats.records import Reading
 from mlinspect.ir import Network
 
 _HELP = "mlinspect opens Arm NN .armnn and MindSpore Lite .ms files"
-_SMALLEST = 32  # bytes; no file of either format with a layer in it has fewer
-_FARTHEST_ROOT = 1024  # bytes from the beginning; 40 is the most that was seen
+_MIN_BYTES = 32  # bytes; no file of either format with a layer in it has fewer
+_MAX_ROOT = 1024  # bytes from the beginning; 40 is the most that was seen
 _CONTENT = {"armnn": "layers", "mslite": "nodes"}  # the root's field that holds the layers
 
 
@@ -122,7 +122,7 @@ def _read_unmarked(buffer: np.ndarray, folder: Path | None, suffix: str) -> Netw
         except ModelFormatError as error:
             raise _damaged(buffer, error) from None
     failure = max(failures, key=lambda error: error.path.count(".") + error.path.count("["))
-    if len(buffer) < _SMALLEST:
+    if len(buffer) < _MIN_BYTES:
         what = f"no model: it has only {len(buffer)} bytes, cut off perhaps"
     elif failure.path or _begins_like_a_model(buffer):
         raise _damaged(buffer, failure)
@@ -136,7 +136,7 @@ def _read_unmarked(buffer: np.ndarray, folder: Path | None, suffix: str) -> Netw
 def _begins_like_a_model(buffer: np.ndarray) -> bool:
     """A root table near the beginning, its vtable sound or behind the end: where Arm NN writes it, a cut takes it."""
     root = int(buffer[:4].view("<u4")[0])
-    if root % 4 or not 0 < root <= _FARTHEST_ROOT:
+    if root % 4 or not 0 < root <= _MAX_ROOT:
         return False
     if root + 4 > len(buffer):
         return True

@@ -14,8 +14,8 @@ import numpy as np
 
 from mlinspect.errors import ModelFormatError
 
-_MOST_BYTES = 1 << 31  # a FlatBuffer could not have held more before it was packed
-_MOST_TABLE_LOG = 16  # FSE states are 16-bit numbers
+_MAX_BYTES = 1 << 31  # a FlatBuffer could not have held more before it was packed
+_MAX_TABLE_LOG = 16  # FSE states are 16-bit numbers
 _END_MARK = 128  # Huffman's key that is no int8
 _BLOCK = 1 << 15  # bytes of an FSE stream looked at in one go
 
@@ -97,7 +97,7 @@ def unpack(
     dtype = np.dtype(dtype)
     if kind not in _KINDS:
         raise ModelFormatError(f"weights are packed in an unknown way: {kind!r}")
-    if not 0 <= count <= _MOST_BYTES // dtype.itemsize:
+    if not 0 <= count <= _MAX_BYTES // dtype.itemsize:
         raise ModelFormatError(f"a packed tensor of {count} elements")
     if kind in ("bitpacking", "indexing", "sparse"):
         wanted = "int8" if bits <= 8 else "int16"
@@ -266,7 +266,7 @@ def _fse(raw: np.ndarray, *, count: int, dtype: np.dtype, stored: str, **_: Any)
     _need(8 * len(raw), 64, "the FSE header")
     symbols, table_log = (int(v) for v in raw[:4].view("<u2"))
     chunks = int(raw[4:8].view("<u4")[0])
-    if not (1 <= table_log <= _MOST_TABLE_LOG and 1 <= symbols <= 1 << table_log and chunks >= 1):
+    if not (1 <= table_log <= _MAX_TABLE_LOG and 1 <= symbols <= 1 << table_log and chunks >= 1):
         raise ModelFormatError(f"FSE header: {symbols} symbols, table of 2^{table_log}, {chunks} chunks")
     for wide in (4, 2):  # the first converters to know FSE wrote 16-bit frequencies
         frequency = raw[8 : 8 + wide * symbols]

@@ -41,7 +41,7 @@ _NODE_META = ("nodeType", "quantType", "deviceType")
 _TENSOR_META = ("nodeType", "quantClusters")
 _SHOWN_ELSEWHERE = ("nodes", "allTensors", "subGraph", "version", "inputIndex", "outputIndex")
 _INTEGERS = frozenset(("int8", "uint8", "int16", "int32", "int4"))
-_MOST_ENDS = 1 << 16  # tensors that one node may take or give
+_MAX_ENDS = 1 << 16  # tensors that one node may take or give
 
 
 def find_reading(buffer: np.ndarray, schema: Schema | None = None) -> Reading:
@@ -125,8 +125,8 @@ class _Builder:
         if not isinstance(attrs, dict):  # a table whose only field is called data
             attrs = {"data": attrs}
         path = f"nodes[{position}]"
-        inputs = self._numbers(node, "inputIndex", len(self.records), path, _MOST_ENDS)
-        outputs = self._numbers(node, "outputIndex", len(self.records), path, _MOST_ENDS)
+        inputs = self._numbers(node, "inputIndex", len(self.records), path, _MAX_ENDS)
+        outputs = self._numbers(node, "outputIndex", len(self.records), path, _MAX_ENDS)
         meta = {name: node[name] for name in _NODE_META if name in node}
         if value is not None and (op.startswith("Unknown(") or value.plan.unknown):
             meta["raw"] = raw_table(self.reading.decoder, value, attrs)  # for a writer to carry over

@@ -15,7 +15,7 @@ from mlinspect.errors import ModelFormatError
 from mlinspect.flatbuffer import Decoder, Plan, Record, Schema, load_schema
 from mlinspect.ir import Quantization
 
-MOST_DIMENSIONS = 64  # numpy's limit; both vendors have lower ones
+MAX_DIMENSIONS = 64  # numpy's limit; both vendors have lower ones
 _LONG_VECTOR = 4096  # longer attribute vectors stay arrays
 _PLAIN = frozenset((int, float, str, bool, type(None)))
 
@@ -158,7 +158,7 @@ def dimensions(vector: np.ndarray | None, record: Record) -> tuple[int, ...]:
     """
     if vector is None:
         return ()
-    if vector.size > MOST_DIMENSIONS:
+    if vector.size > MAX_DIMENSIONS:
         raise ModelFormatError(f"a shape of {vector.size} dimensions", record.offset)
     return tuple(vector.tolist())
 

@@ -70,9 +70,9 @@ class PlotAccessor:
         """Activations in memory while each layer runs. See :func:`mlinspect.plot.cost.memory`."""
         return cost.memory(self._model, ax)
 
-    def graph(self, color: Any = "kind", ax: Axes | None = None, most: int = graph.MOST_NODES) -> Axes:
+    def graph(self, color: Any = "kind", ax: Axes | None = None, max_nodes: int = graph.MAX_NODES) -> Axes:
         """The graph, layered from top to bottom. See :func:`mlinspect.plot.graph.graph`."""
-        return graph.graph(self._model, color, ax, most)
+        return graph.graph(self._model, color, ax, max_nodes)
 
     def _constant(self, key: int | str) -> Any:
         """A constant by id or name, or the weights of a layer by its name."""

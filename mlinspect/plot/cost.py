@@ -8,12 +8,11 @@ import numpy as np
 
 from mlinspect.analysis.cost import Cost
 from mlinspect.analysis.cost import cost as make
-from mlinspect.plot.style import BLUE, FAMILY_COLOURS, GREY, SKY, VERMILION, axes, bars, family, plain, tidy
+from mlinspect.plot.style import BLUE, FAMILY_COLOURS, GREY, MAX_BARS, SKY, VERMILION, axes, bars, family, plain, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_BARS = 40
 _UNITS = {"macs": "multiply-adds", "other_ops": "operations", "params": "parameters", "intensity": "operations / byte"}
 
 
@@ -45,8 +44,8 @@ def cost(model: Any, column: str = "macs", ax: Axes | None = None) -> Axes:
     values = table[column].astype("float64").fillna(0)
     total, unknown = values.sum(), int(table[column].isna().sum())
     shown = values[values > 0]
-    hidden = max(len(shown) - MOST_BARS, 0)
-    shown = shown.sort_values(ascending=False).head(MOST_BARS)
+    hidden = max(len(shown) - MAX_BARS, 0)
+    shown = shown.sort_values(ascending=False).head(MAX_BARS)
     rows = table.loc[table.index.isin(shown.index)]
     values = values.loc[rows.index]
     ax = axes(ax, 7, 0.9 + 0.24 * max(len(rows), 1))

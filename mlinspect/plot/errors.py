@@ -12,7 +12,7 @@ from mlinspect.plot.style import BLUE, GREY, ORANGE, axes, plain, tidy
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_NAMES = 40  # names along an axis
+MAX_NAMES = 40  # names along an axis
 
 
 def accumulated(table: pd.DataFrame, ax: Axes | None = None) -> Axes:
@@ -253,6 +253,6 @@ def _ends(decibels: pd.Series) -> tuple[float, float]:
 
 
 def _names(ax: Axes, names: pd.Series) -> None:
-    step = -(-len(names) // MOST_NAMES) or 1
+    step = -(-len(names) // MAX_NAMES) or 1
     ax.set_xticks(range(0, len(names), step), [plain(name) for name in names[::step]], rotation=60, ha="right")
     ax.tick_params(axis="x", labelsize=8)

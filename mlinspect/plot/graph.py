@@ -19,7 +19,7 @@ from mlinspect.plot.style import CYCLE, FAMILY_COLOURS, GREY, PALE, axes, family
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MOST_NODES = 100
+MAX_NODES = 100
 _HEIGHT, _WIDTH = 0.36, 1.75  # inches from one rank to the next, from one column to the next
 
 
@@ -41,7 +41,7 @@ class Node:
 
 
 def graph(
-    model: Any, color: str | Mapping[int, Any] | pd.Series = "kind", ax: Axes | None = None, most: int = MOST_NODES
+    model: Any, color: str | Mapping[int, Any] | pd.Series = "kind", ax: Axes | None = None, max_nodes: int = MAX_NODES
 ) -> Axes:
     """Draw the main graph, layered from top to bottom.
 
@@ -53,9 +53,9 @@ def graph(
         layer, by layer id (as a column of a comparison). Numbers get a colour scale; a block has the sum of its layers.
     ax : Axes, optional
         Where to draw; a new figure by default, as large as the graph wants it.
-    most : int
-        Graphs of more layers are drawn by blocks: a convolution or product with all that follows from it alone, then
-        several of them, until so many are left; at worst any layers that follow each other.
+    max_nodes : int
+        A graph with more layers is drawn in blocks: each convolution or matrix product with the layers that follow from
+        it alone; if that is still too many, several such groups per block, and at worst any layers in a row.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def graph(
     True
     """
     network = network_of(model)
-    nodes, edges = blocks(network, most)
+    nodes, edges = blocks(network, max_nodes)
     places, routes = layout(len(nodes), edges)
     points = np.concatenate([places, *routes, np.zeros((0 if nodes else 1, 2))])
     low, high = points.min(axis=0), points.max(axis=0)
@@ -87,8 +87,8 @@ def graph(
     return ax
 
 
-def blocks(network: ir.Network, most: int = MOST_NODES) -> tuple[list[Node], list[tuple[int, int]]]:
-    """Nodes to draw and the edges between them: one per layer, or blocks where there are more than `most` layers.
+def blocks(network: ir.Network, max_nodes: int = MAX_NODES) -> tuple[list[Node], list[tuple[int, int]]]:
+    """Nodes to draw and the edges between them: one per layer, or blocks where there are more than `max_nodes` layers.
 
     A layer joins the block that all its inputs come from, as long as the block holds no more than so many convolutions
     and products. Whatever a block takes it takes at its first layer, so blocks never wait for each other.
@@ -102,14 +102,14 @@ def blocks(network: ir.Network, most: int = MOST_NODES) -> tuple[list[Node], lis
         return [], []
     main = network.graphs[0]
     layers = _on_the_way(main)
-    if len(layers) <= most:
+    if len(layers) <= max_nodes:
         return _contracted(network, main, layers)
     for heaviest in (1, 2, 3, 4, 8, 16):
         found = _contracted(network, main, layers, heaviest)
-        if len(found[0]) <= most:
+        if len(found[0]) <= max_nodes:
             return found
     ends = len(main.inputs) + len(main.outputs)
-    return _contracted(network, main, layers, run=-(-len(layers) // max(most - ends, 10)))
+    return _contracted(network, main, layers, run=-(-len(layers) // max(max_nodes - ends, 10)))
 
 
 def _on_the_way(main: ir.Graph) -> list[ir.Layer]:

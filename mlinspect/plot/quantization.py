@@ -12,12 +12,10 @@ from mlinspect import constants
 from mlinspect.analysis.operands import grid, network_of, uses
 from mlinspect.analysis.pairs import compare_weights
 from mlinspect.analysis.stats import stats
-from mlinspect.plot.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILION, axes, bars, plain, tidy
+from mlinspect.plot.style import BLUE, GREEN, GREY, MAX_BARS, ORANGE, PURPLE, SKY, VERMILION, axes, bars, plain, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-MOST_BARS = 40
 
 
 def channel_ranges(model: Any, tensor: int | str, ax: Axes | None = None) -> Axes:
@@ -164,8 +162,8 @@ def levels(model: Any, ax: Axes | None = None) -> Axes:
     """
     table = stats(model)
     table = table[table["levels_share"].notna()]
-    hidden = max(len(table) - MOST_BARS, 0)
-    table = table.sort_values("levels_share").head(MOST_BARS).sort_index() if hidden else table
+    hidden = max(len(table) - MAX_BARS, 0)
+    table = table.sort_values("levels_share").head(MAX_BARS).sort_index() if hidden else table
     ax = axes(ax, 7, 0.9 + 0.24 * max(len(table), 1))
     texts = [f"{n} of {2**b}" for n, b in zip(table["levels"], table["bits"], strict=True)]
     ranges = table[["range_used", "levels_share"]].max(axis=1).tolist()  # texts stand behind the longer bar
@@ -207,8 +205,8 @@ def sqnr(a: Any, b: Any = None, ax: Axes | None = None, good: float = 40, bad: f
     table = table[table["sqnr_db"].notna()]
     equal = int(np.isinf(table["sqnr_db"]).sum())
     table = table[np.isfinite(table["sqnr_db"])].sort_values("sqnr_db")
-    hidden = max(len(table) - MOST_BARS, 0)
-    table = table.head(MOST_BARS)
+    hidden = max(len(table) - MAX_BARS, 0)
+    table = table.head(MAX_BARS)
     values = table["sqnr_db"].clip(lower=0).tolist()
     ax = axes(ax, 7, 0.9 + 0.24 * max(len(table), 1))
     colours = [VERMILION if v < bad else GREEN if v >= good else ORANGE for v in table["sqnr_db"]]

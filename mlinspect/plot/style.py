@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY, PALE = "#808080", "#E8E8E8"
+MAX_BARS = 40  # rows of a bar chart; the smaller ones are left out, and counted
 CYCLE = (BLUE, ORANGE, GREEN, VERMILION, SKY, PURPLE, YELLOW, GREY)
 
 # kind of layer -> what it is in a picture

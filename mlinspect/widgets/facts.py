@@ -11,7 +11,7 @@ import numpy as np
 from mlinspect import ir
 from mlinspect.html import code, shape_text, table
 
-MANY = 6  # neighbours on a side that are drawn
+MAX_NEIGHBOURS = 6  # neighbours on a side that are drawn
 
 
 def button(label: str, trait: str, value: object, title: str) -> str:
@@ -70,8 +70,8 @@ def _boxes(network: ir.Network, found: Sequence[tuple[int, ir.Layer | None]], tr
         label = f"<b>{escape(layer.op)}</b><br>{code(layer.name)}"
         return f"<div class='mli-box'>{button(label, trait, layer.index, f'{way} {layer.name}')}<br>{size}</div>"
 
-    more = f"<div class='mli-more'>and {len(found) - MANY} more</div>" if len(found) > MANY else ""
-    return "".join(box(*one) for one in found[:MANY]) + more
+    more = f"<div class='mli-more'>and {len(found) - MAX_NEIGHBOURS} more</div>" if len(found) > MAX_NEIGHBOURS else ""
+    return "".join(box(*one) for one in found[:MAX_NEIGHBOURS]) + more
 
 
 def attributes(layer: ir.Layer) -> str:

@@ -21,7 +21,7 @@ from mlinspect.widgets import pixels
 from mlinspect.widgets.pixels import HIGH, INF, LOW, NAN
 
 ROWS, COLUMNS = 12, 8
-MAPS = 64  # channels that the grid of feature maps shows
+MAX_MAPS = 64  # channels that the grid of feature maps shows
 BINS = 128
 SIZE = 240  # pixels of a picture on the screen, about
 VIEWS = {"maps": "feature maps", "map": "heat map", "histogram": "histogram", "numbers": "numbers"}
@@ -224,7 +224,7 @@ def picture(shown: Shown, view: str, batch: int = 0, channel: int = 0, row: int 
 
 def _maps(shown: Shown, batch: int, channel: int, row: int, column: int) -> str:
     """All channels of a batch, as small pictures of one scale."""
-    return _pair(shown, lambda array: planes(array, shown.tensor.layout)[batch, :MAPS], f"batch {batch}")
+    return _pair(shown, lambda array: planes(array, shown.tensor.layout)[batch, :MAX_MAPS], f"batch {batch}")
 
 
 def _map(shown: Shown, batch: int, channel: int, row: int, column: int) -> str:

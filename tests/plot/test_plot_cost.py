@@ -8,7 +8,7 @@ import pytest
 
 import mlinspect as mi
 from mlinspect.analysis.cost import cost as table_of
-from mlinspect.plot.cost import MOST_BARS, cost, memory
+from mlinspect.plot.cost import MAX_BARS, cost, memory
 from mlinspect.plot.style import FAMILY_COLOURS, VERMILION, family
 
 mpl.use("Agg")
@@ -50,7 +50,7 @@ def test_only_the_largest_layers_are_shown(ax, golden):
     network = mi.open(golden("armnn-nets.zip").model("mobilenet_v1_f32.armnn")).network
     cost(table_of(network), "bytes_out", ax)
     table = table_of(network)
-    shown = min((table.bytes_out > 0).sum(), MOST_BARS)
+    shown = min((table.bytes_out > 0).sum(), MAX_BARS)
     assert len(ax.containers[0]) == shown
     hidden = (table.bytes_out > 0).sum() - shown
     assert (f"{hidden} smaller layers" in ax.get_title(loc="left")) == (hidden > 0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import mlinspect as mi
 from mlinspect import ir
 from mlinspect.analysis.rule import SUMS
-from mlinspect.plot.graph import MOST_NODES, blocks, graph, layout
+from mlinspect.plot.graph import MAX_NODES, blocks, graph, layout
 from mlinspect.plot.style import FAMILY_COLOURS
 
 mpl.use("Agg")
@@ -99,7 +99,7 @@ def chain(count, heavy_every=3, skip=0):
 @pytest.mark.parametrize("network", [chain(101), chain(400), chain(1000, 2, 10), chain(3000, 1)])
 def test_large_graphs_are_summarised_by_block(network):
     nodes, edges = blocks(network)
-    assert len(nodes) <= MOST_NODES
+    assert len(nodes) <= MAX_NODES
     drawn = sorted(i for node in nodes for i in node.layers)
     assert drawn == list(range(len(network.layers)))
     assert all(a < b for a, b in edges)
@@ -118,9 +118,9 @@ def test_blocks_begin_with_what_is_heavy():
 
 
 def test_few_layers_are_not_summarised():
-    nodes, _ = blocks(chain(MOST_NODES))
-    assert len(nodes) == MOST_NODES + 2
-    assert len(blocks(chain(30), most=10)[0]) <= 10
+    nodes, _ = blocks(chain(MAX_NODES))
+    assert len(nodes) == MAX_NODES + 2
+    assert len(blocks(chain(30), max_nodes=10)[0]) <= 10
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_few_layers_are_not_summarised():
 )
 def test_real_models_fit(models, name):
     nodes, edges = blocks(mi.open(models / name).network)
-    assert 10 < len(nodes) <= MOST_NODES
+    assert 10 < len(nodes) <= MAX_NODES
     layout(len(nodes), edges)
 
 

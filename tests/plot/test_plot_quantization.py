@@ -115,7 +115,7 @@ def test_sqnr_counts_what_it_does_not_show(ax):
     ax.clear()
     many = pd.DataFrame({"name_a": [f"w{i}" for i in range(50)], "sqnr_db": np.arange(50.0)})
     quantization.sqnr(many, ax=ax)
-    assert len(ax.containers[0]) == quantization.MOST_BARS
+    assert len(ax.containers[0]) == quantization.MAX_BARS
     assert "10 better ones" in ax.get_title(loc="left")
 
 
