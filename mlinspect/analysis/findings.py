@@ -1,4 +1,4 @@
-"""Tables that show themselves in a notebook: a line that says what was found, then the table in colour."""
+"""Tables that show themselves: a line that says what was found, then the columns that tell it."""
 
 from __future__ import annotations
 
@@ -27,16 +27,29 @@ class Result(pd.DataFrame):
     def _constructor(self) -> type[pd.DataFrame]:
         return pd.DataFrame
 
+    def _whole(self) -> bool:
+        """False once columns were taken away in place: then it looks as pandas makes it look."""
+        return {name for name, *_ in COLUMNS[self._table]} <= {*self.columns, *self.index.names}
+
+    def _shown(self) -> tuple[pd.DataFrame, list[str]]:
+        """As many rows as pandas is set to show, and a note on those left out."""
+        shown = pd.DataFrame(self).head(pd.get_option("display.max_rows") or len(self))
+        return shown, [f"{len(self) - len(shown):,} more rows"] if len(self) > len(shown) else []
+
+    def __repr__(self) -> str:
+        if not self._whole():
+            return super().__repr__()
+        look, (shown, notes) = LOOKS[self._table], self._shown()
+        lines = [look.heading(self), *(look.text(shown) if len(self) else []), *notes]
+        return "\n".join(printable(line) for line in lines)
+
     def _repr_html_(self) -> str:
-        """What was found, and the columns that tell it; pandas' own picture once columns were taken away in place."""
-        declared, look = COLUMNS[self._table], LOOKS[self._table]
-        if not {name for name, *_ in declared} <= {*self.columns, *self.index.names}:
+        if not self._whole():
             return super()._repr_html_()  # type: ignore[misc]
-        shown = pd.DataFrame(self)[[*look.columns]].head(pd.get_option("display.max_rows") or len(self))
+        look, (shown, notes) = LOOKS[self._table], self._shown()
         hidden = [str(name) for name in self if name not in look.columns]
-        notes = [f"{len(self) - len(shown):,} more rows"] if len(self) > len(shown) else []
         notes += [f"more columns: {', '.join(hidden)}"] if hidden else []
-        body = colour(shown.style, declared).to_html() if len(self) else ""
+        body = colour(shown[[*look.columns]].style, COLUMNS[self._table]).to_html() if len(self) else ""
         below = f"<p>{escape('; '.join(notes))}</p>" if notes and body else ""
         return f"<div><p><strong>{escape(printable(look.heading(self)))}</strong></p>{body}{below}</div>"
 
@@ -121,19 +134,59 @@ def _decibels(value: float) -> str:
     return f"SQNR {value:.1f} dB"
 
 
+# ---- how it is shown -------------------------------------------------------------------------------------------------
+
+
+def _table(*columns: str) -> Callable[[pd.DataFrame], list[str]]:
+    """Lines of a table of these columns, whatever the width of the terminal: a figure cut off tells nothing."""
+
+    def lines(frame: pd.DataFrame) -> list[str]:
+        text = frame[[*columns]].to_string(
+            index=False, max_colwidth=MAX_NAME, na_rep="", float_format=lambda x: f"{x:.4g}"
+        )
+        return text.split("\n")
+
+    return lines
+
+
+def _sentences(frame: pd.DataFrame) -> list[str]:
+    """Lint's findings as compilers print theirs; a fix comes once, behind the last finding that it mends."""
+    lines = []
+    last = frame["fix"].ne(frame["fix"].shift(-1))
+    for row, ends in zip(frame.itertuples(), last, strict=True):
+        places = [f"{what} {number}" for what in ("layer", "tensor") if pd.notna(number := getattr(row, what))]
+        where = f"{', '.join(places)}: " if places else ""
+        lines.append(f"{row.severity}: {where}{row.message} [{row.rule}]")
+        lines += [f"    fix: {row.fix}"] if ends else []
+    return lines
+
+
 class _Look(NamedTuple):
     heading: Callable[[pd.DataFrame], str]
-    columns: tuple[str, ...]  # those that a picture shows
+    columns: tuple[str, ...]  # those that a notebook shows
+    text: Callable[[pd.DataFrame], list[str]]  # what a terminal shows
 
 
 _WEIGHTS = ("name_a", "name_b", "kind", "role", "matched")
 _DISTANCE = ("elements", "sqnr_db", "cosine", "max_abs_error", "bias", "kl")
 LOOKS = {
     "compare": _Look(
-        _compared, ("name_a", "name_b", "kind", "sqnr_db", "cosine", "max_abs", "equal", "divergent", "note")
+        _compared,
+        ("name_a", "name_b", "kind", "sqnr_db", "cosine", "max_abs", "equal", "divergent", "note"),
+        _table("name_a", "name_b", "sqnr_db", "cosine", "divergent", "note"),
     ),
-    "blame": _Look(_blamed, ("name", "kind", "sqnr_db", "own_db", "inherited_db", "share")),
-    "weight_pairs": _Look(_weighed, (*_WEIGHTS, *_DISTANCE)),
-    "weight_pair_channels": _Look(_weighed, ("channel", *_WEIGHTS, *_DISTANCE)),
-    "lint": _Look(_linted, ("rule", "severity", "layer", "tensor", "message", "fix")),
+    "blame": _Look(
+        _blamed,
+        ("name", "kind", "sqnr_db", "own_db", "inherited_db", "share"),
+        _table("name", "kind", "sqnr_db", "own_db", "share"),
+    ),
+    "weight_pairs": _Look(
+        _weighed, (*_WEIGHTS, *_DISTANCE), _table("name_a", "name_b", "role", "sqnr_db", "cosine", "max_abs_error")
+    ),
+    "weight_pair_channels": _Look(
+        _weighed,
+        ("channel", *_WEIGHTS, *_DISTANCE),
+        _table("name_a", "name_b", "channel", "sqnr_db", "cosine", "max_abs_error"),
+    ),
+    "lint": _Look(_linted, ("rule", "severity", "layer", "tensor", "message", "fix"), _sentences),
 }

@@ -235,7 +235,7 @@ def float_island(look: Look) -> Iterator[Finding]:
     for group in _islands(look):
         if not any(layer.kind in SUMS for layer in group):
             names = ", ".join(layer.name or layer.op for layer in group[:4]) + (", ..." if len(group) > 4 else "")
-            yield Finding(group[0].index, group[0].outputs[0], f"{len(group)} layers in float: {names}")
+            yield Finding(group[0].index, group[0].outputs[0], f"in float between quantised layers: {names}")
 
 
 @rule("float-product", "warning", "quantise it: that is where the time goes; else keep its neighbours in float too")

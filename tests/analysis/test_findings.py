@@ -118,7 +118,7 @@ def test_all_else_is_plain_pandas(results, name, tmp_path):
     plain = pd.DataFrame(table)
     pd.testing.assert_frame_equal(table, plain)
     assert table.equals(plain) and plain.equals(table)
-    assert table.to_csv() == plain.to_csv() and repr(table) == repr(plain)
+    assert table.to_csv() == plain.to_csv() and table.to_string() == plain.to_string()
     assert {type(part) for part in (plain, table.head(2), table.copy(), table.reset_index())} == {pd.DataFrame}
     again = pickle.loads(pickle.dumps(table))
     assert again._repr_html_() == table._repr_html_()
@@ -145,3 +145,29 @@ def test_names_are_escaped():
     text = result("weight_pairs", pd.DataFrame([names | numbers | others]))._repr_html_()
     assert "<script" not in text and "&lt;script" in text
     assert "\x1b" not in text.split("</strong>")[0]
+
+
+def test_a_terminal_shows_what_was_found_and_the_figures_that_tell_it(results):
+    lines = {name: repr(table).split("\n") for name, table in results.items()}
+    for name, table in results.items():
+        assert lines[name][0] == heading(table)
+    assert lines["compare"][1].split() == ["name_a", "name_b", "sqnr_db", "cosine", "divergent", "note"]
+    assert lines["blame"][1].split() == ["name", "kind", "sqnr_db", "own_db", "share"]
+    row = results["blame"].set_index("name").loc["/res/Conv"]
+    assert [f"{row.own_db:.4g}", f"{row.share:.4g}"] == next(
+        one for one in lines["blame"] if one.split()[0] == "/res/Conv"
+    ).split()[-2:]
+    assert lines["lint"][1].startswith("info: layer ")
+    assert lines["lint"][-1].startswith("    fix: ")
+    assert repr(results["lint"]).count("fix: ") == results["lint"].fix.nunique()
+
+
+def test_a_terminal_is_not_filled_by_long_tables_nor_misled_by_names(results):
+    with pd.option_context("display.max_rows", 3):
+        assert repr(results["compare"]).split("\n")[-1] == f"{len(results['compare']) - 3} more rows"
+    table = results["weights"].copy()
+    table["name_a"] = "a\x1b[2J\n" + "b" * 200
+    text = repr(result("weight_pairs", table))
+    assert "\x1b" not in text
+    assert max(map(len, text.split("\n"))) < 220
+    assert len(text.split("\n")) == len(table) + 2
