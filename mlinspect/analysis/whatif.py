@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -53,7 +54,7 @@ def what_if(
     Raises
     ------
     InputError
-        There is no such way.
+        There is no such way, or the model has no float weights.
 
     Notes
     -----
@@ -71,7 +72,7 @@ def what_if(
     network = network_of(model)
     ways = _ways(bits, per_channel, clip)
     rows = []
-    for c in _weights(network):
+    for c in _float_weights(network):
         matrix = real_matrix(c, network.format)
         rows += [_subject(c) | figures for figures in _tried(matrix, ways, network.format)]
     return frame("what_if", rows)
@@ -91,7 +92,7 @@ class Plan:
     sqnr_db : float
         Of all layers together: their relative noise powers added up.
     config : str
-        Lines of a configuration file for MindSpore Lite's converter.
+        Lines of a configuration file for MindSpore Lite's converter; empty for a model of Arm NN, which has none.
     """
 
     table: pd.DataFrame
@@ -133,7 +134,8 @@ def plan(
     Raises
     ------
     InputError
-        There is no such way, or the budget is too small; the message says what the least is.
+        There is no such way, or the model has no float weights, or the budget is too small; the message says what the
+        least is.
 
     Notes
     -----
@@ -148,8 +150,11 @@ def plan(
     >>> found.bytes <= 12_000, int(found.table.set_index("name").bits["res.weight"])
     (True, 6)
     """
+    if not isinstance(budget_bytes, numbers.Real) or isinstance(budget_bytes, bool):
+        raise InputError(f"budget_bytes={budget_bytes!r} is no number of bytes")
+    budget_bytes = int(budget_bytes)
     network = network_of(model)
-    weights = _weights(network)
+    weights = _float_weights(network)
     ways = _ways(bits, per_channel, clip)
     options = [_options(c, network.format, ways) for c in weights]
     fixed = sum(t.nbytes for t in network.tensors.values() if t.data is not None) - sum(
@@ -172,7 +177,7 @@ def plan(
         fixed + sum(o["bytes"] for o in best),
         budget_bytes,
         decibels(1.0, float(noise)),
-        config(weights, [o["bits"] for o in best]),
+        config(weights, [o["bits"] for o in best]) if network.format == "mslite" else "",
     )
 
 
@@ -208,8 +213,11 @@ def _line(name: str) -> str:
 # ---- ways ------------------------------------------------------------------------------------------------------------
 
 
-def _weights(network: ir.Network) -> list[Constant]:
-    return [c for c in real_constants(network) if is_weight(c.tensor, c.use) and not c.tensor.quantized]
+def _float_weights(network: ir.Network) -> list[Constant]:
+    found = [c for c in real_constants(network) if is_weight(c.tensor, c.use) and not c.tensor.quantized]
+    if not found:
+        raise InputError("the model has no float weights to quantise: give the float model that it was made from")
+    return found
 
 
 Way = tuple[int, bool, str]

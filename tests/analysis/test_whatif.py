@@ -104,7 +104,10 @@ def test_a_weight_of_zeros_loses_nothing():
 
 
 def test_only_float_weights_are_tried():
-    assert what_if(mi.open(mi.samples.path("digits_cnn_int8.ms"))).empty
+    quantised = mi.open(mi.samples.path("digits_cnn_int8.ms"))
+    for call in (what_if, lambda model: plan(model, 12_000)):
+        with pytest.raises(mi.InputError, match="no float weights to quantise: give the float model"):
+            call(quantised)
     mixed = what_if(mi.open(mi.samples.path("digits_cnn_wq8.ms")), (8,), (True,), ("minmax",))
     assert mixed.name.tolist() == ["onnx::Conv_40", "dw.weight"]
     half = what_if(mi.open(mi.samples.path("digits_cnn_fp16.ms")), (8,), (True,), ("minmax",))
@@ -169,6 +172,15 @@ def test_a_budget_that_is_too_small_says_what_is_needed():
     assert plan(digits(), 9280).bytes == 9280
     with pytest.raises(ValueError, match="too few"):
         plan(digits(), 10)
+    assert plan(digits(), 12_000.5).budget_bytes == 12_000
+    for budget in ("12k", None, True):
+        with pytest.raises(mi.InputError, match=f"budget_bytes={budget!r} is no number of bytes"):
+            plan(digits(), budget)
+
+
+def test_arm_nn_has_no_converter_to_configure():
+    found = plan(mi.open(mi.samples.path("digits_cnn.armnn")), 12_000)
+    assert (found.config, found.bytes <= 12_000) == ("", True)
 
 
 def test_more_bytes_never_cost_accuracy():
