@@ -78,14 +78,11 @@ def centred(x: np.ndarray, q: Affine) -> np.ndarray:
 
 def centred_weights(call: Call, weights: np.ndarray) -> np.ndarray:
     """The second operand without its zero points; a constant is converted once."""
-    tensor = call.inputs[1]
-    q = tensor.quantization
-    if q is None:
-        raise UnsupportedError(f"tensor {tensor.name!r} is int8 without quantisation parameters")
 
     def make(stored: np.ndarray) -> np.ndarray:
-        if q.axis is None or len(q.zero_point) == 1:
-            return centred(stored, affine(tensor))
+        first, q = affine(call.inputs[1]), call.inputs[1].quantization
+        if q is None or q.axis is None or len(q.zero_point) == 1:
+            return centred(stored, first)
         return np.subtract(stored, along(q.zero_point, q.axis, stored.ndim), dtype=np.int16, casting="unsafe")
 
     return prepared(call, "centred", weights, make)

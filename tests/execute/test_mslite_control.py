@@ -181,3 +181,16 @@ def test_tensor_lists():
     np.testing.assert_array_equal(stacked, [[0, 0], [7, 8], [0, 0]])
     np.testing.assert_array_equal(old, [0, 0])
     np.testing.assert_array_equal(item, [7, 8])
+
+
+def test_tensor_arrays_are_written_in_place():
+    """Elements that were never set are zeros of the declared shape; a write beyond the end makes the array longer."""
+    layers = [
+        node(0, "TensorArray", (20,), (1,), element_shape=(2,), data_type=43),
+        node(1, "TensorArrayRead", (1, 21), (2,)),
+        node(2, "TensorArrayWrite", (1, 22, 0), (3,)),
+        node(3, "TensorArrayRead", (1, 22, 3), (4,)),
+    ]
+    arrays = model([((0,), (2, 3, 4))], layers, {20: np.int32([1]), 21: np.int32([0]), 22: np.int32([3])})
+    unset, _, written = arrays.run(np.float32([7, 8])).values()
+    assert (unset.tolist(), written.tolist()) == ([0, 0], [7, 8])

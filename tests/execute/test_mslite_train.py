@@ -63,6 +63,33 @@ def test_activation_gradients(name):
     np.testing.assert_allclose(got, slope(ACTIVATIONS[name], x, dy), atol=2e-3)
 
 
+def test_the_runtime_takes_expm1_for_exp_in_the_gradient_of_elu():
+    x, dy = F([-1, 2]), F([3, 4])
+    got = run("ActivationGrad", dy, x, activation_type="ELU", alpha=0.5)
+    np.testing.assert_allclose(got, [0.5 * np.expm1(-1) * 3, 4], rtol=1e-6)
+
+
+def test_gradients_of_powers_and_of_dropout():
+    x, dy = random(6, low=0.5), random(6)
+    got = run("PowerGrad", dy, x, power=3.0, scale=2.0, shift=1.0)
+    np.testing.assert_allclose(got, slope(lambda v: (2 * v + 1) ** 3, x, dy), rtol=1e-3)
+    mask = F([1, 0, 1, 1, 0, 1])
+    np.testing.assert_allclose(run("DropoutGrad", dy, mask, keep_prob=0.25), dy * mask * 4, rtol=1e-6)
+
+
+def test_grouped_convolutions_have_no_gradient_by_their_input():
+    attrs = {"stride": (1, 1), "dilation": (1, 1), "pad_mode": "PAD", "pad_list": (0, 0, 0, 0), "group": 2}
+    with pytest.raises(mi.UnsupportedError, match="grouped convolution"):
+        run("Conv2DBackpropInputFusion", random(1, 2, 2, 2), random(2, 1, 1, 1), np.int32([1, 2, 2, 2]), **attrs)
+
+
+def test_gradient_of_average_pooling():
+    x, dy = random(1, 2, 4, 1), F([2, 4]).reshape(1, 1, 2, 1)
+    attrs = {"kernel_size": (2, 2), "strides": (2, 2), "pad_mode": "PAD", "pad_list": (0, 0, 0, 0)}
+    got = run("AvgPoolGrad", x, dy, dy, **attrs)
+    np.testing.assert_allclose(got[0, :, :, 0], [[0.5, 0.5, 1, 1]] * 2)
+
+
 def test_unknown_activation_gradient_is_an_error():
     with pytest.raises(mi.UnsupportedError, match="SELU"):
         run("ActivationGrad", random(3), random(3), activation_type="SELU", alpha=0.0)
@@ -128,6 +155,8 @@ def test_binary_cross_entropy_and_its_gradient(reduction):
         return np.array([reduce(-weight * (y * np.log(v) + (1 - y) * np.log(1 - v)))])
 
     np.testing.assert_allclose(run("BinaryCrossEntropy", x, y, weight, reduction=reduction), loss(x), rtol=1e-5)
+    by_element = run("BinaryCrossEntropy", x, y, weight, reduction="NONE")
+    np.testing.assert_allclose([reduce(by_element)], loss(x), rtol=1e-5)
     grad = run("BinaryCrossEntropyGrad", x, y, F([2]), weight, reduction=reduction)
     np.testing.assert_allclose(grad, slope(loss, x, np.array([2.0])), rtol=1e-2, atol=1e-3)
 
@@ -194,6 +223,27 @@ def test_adam_by_its_formula(nesterov):
     np.testing.assert_allclose(new_m, want_m, rtol=1e-5)
     np.testing.assert_allclose(new_v, want_v, rtol=1e-5)
     np.testing.assert_allclose(new_weight, weight - step, rtol=1e-4)
+
+
+def test_adam_with_weight_decay_by_its_formula():
+    weight, m, gradient = random(5), random(5), random(5)
+    v = random(5, low=0.1, high=1)
+    scalars = (F([n]) for n in (0.01, 0.9, 0.999, 1e-8, 0.1))  # rate, beta1, beta2, epsilon, decay
+    (new_weight,) = stepped("AdamWeightDecay", (weight, m, v, *scalars, gradient), (0,))
+    change = (0.9 * m + 0.1 * gradient) / np.sqrt(0.999 * v + 0.001 * gradient**2)
+    np.testing.assert_allclose(new_weight, weight - 0.01 * (change + 0.1 * weight), rtol=1e-4)
+
+
+def test_sgd_at_its_first_step_and_without_momentum():
+    weight, sums, gradient = random(5), random(5), random(5)
+    attrs = {"nesterov": False, "dampening": 0.25, "weight_decay": 0.0}
+    first = (weight, gradient, F([0.1]), sums, F([0.9]), F([1]))
+    new_weight, new_sums, state = stepped("SGD", first, (0, 3, 5), **attrs)
+    np.testing.assert_array_equal(new_sums, gradient)  # the gradient itself, not dampened
+    np.testing.assert_allclose(new_weight, weight - 0.1 * gradient, rtol=1e-5)
+    assert state.tolist() == [0]
+    (new_weight,) = stepped("SGD", (weight, gradient, F([0.1]), sums, F([0]), F([0])), (0,), **attrs)
+    np.testing.assert_allclose(new_weight, weight - 0.1 * gradient, rtol=1e-5)
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
