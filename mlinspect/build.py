@@ -38,7 +38,7 @@ from mlinspect.model import Model
 from mlinspect.upgrade import NEWEST_FEATURES, WEIGHTS_AS_INPUTS, with_constant_layers
 
 _QUANTIZED_ARMNN = {"uint8": "QAsymmU8", "int8": "QAsymmS8", "int16": "QSymmS16", "int32": "Signed32"}
-# Arm NN layers that give another type than they take
+# Arm NN layers whose output has another type than their input
 _RESULTS = {
     "ArgMinMax": "int32",
     "Comparison": "bool",
@@ -88,7 +88,7 @@ def mslite(name: str = "") -> Builder:
 
 
 class Builder:
-    """Puts a model together; every method but :meth:`model` gives the builder itself."""
+    """Builds a model step by step; every method but :meth:`model` returns the builder itself."""
 
     def __init__(self, model_format: str, name: str = "") -> None:
         self._format = model_format
@@ -112,7 +112,7 @@ class Builder:
         scale: float | None = None,
         zero_point: int = 0,
     ) -> Builder:
-        """Where data enter.
+        """Add an input.
 
         Parameters
         ----------
@@ -140,24 +140,24 @@ class Builder:
         shape: Sequence[int] | None = None,
         **attrs: Any,
     ) -> Builder:
-        """A layer.
+        """Add a layer.
 
         Parameters
         ----------
         op : str
             The format's name of the operator, as ``"Convolution2d"`` or ``"Conv2DFusion"``.
         name : str
-            Also that of what it gives; with several outputs they are called ``name:0``, ``name:1``, ...
+            Also the name of its output; several outputs are called ``name:0``, ``name:1``, ...
         *inputs : str, ndarray or Quantized
-            Names of tensors, and constants. Without any name, what the last layer gave comes first.
+            Names of tensors, and constants. If there is no name, the last layer's output comes first.
         outputs : int
-            How many tensors it gives.
+            Number of outputs.
         dtype : str, optional
-            Of what it gives; by default that of the first input, or what the operator always gives.
+            Of the outputs; by default that of the first input, or the one that the operator always returns.
         scale, zero_point : float, int, optional
-            Quantisation of what it gives; by default that of the first input.
+            Quantisation of the outputs; by default that of the first input.
         shape : sequence of int, optional
-            Of what it gives, for operators that there is no arithmetic for.
+            Of the outputs, for operators without arithmetic here.
         **attrs
             Attributes by the schema's own names, and Arm NN's constants (``weights``, ``bias``, ``mean``, ...).
 
@@ -207,15 +207,15 @@ class Builder:
         return self
 
     def output(self, name: str | None = None, tensor: str | None = None) -> Builder:
-        """Where data leave.
+        """Add an output.
 
         Parameters
         ----------
         name : str, optional
-            The output's name; by default the tensor's. MindSpore Lite's outputs are called like their tensors, so there
-            it becomes the tensor's name.
+            The output's name; by default the tensor's. In MindSpore Lite an output is named by its tensor, which is
+            renamed.
         tensor : str, optional
-            Which tensor; what the last layer gave by default.
+            Which tensor; the last layer's output by default.
         """
         number = self._last if tensor is None else self._operand(tensor, "")
         if number is None:
@@ -381,7 +381,7 @@ class Builder:
     def _settle(
         self, layer: ir.Layer, results: list[ir.Tensor], dtype: str | None, shape: Sequence[int] | None
     ) -> None:
-        """Find the shapes of what a layer gives by running it on zeros."""
+        """Find the shapes of a layer's outputs by running it on zeros."""
         graph = ir.Graph(0, "", (), (), (layer,))
         network = ir.Network(self._format, self._layout, _VERSION, (graph,), self._tensors)
         given = None if shape is None else tuple(shape)

@@ -1,4 +1,4 @@
-"""What a model looks like at a glance: `summary` as data, `text` for a terminal, `html` for a notebook.
+"""The model at a glance: `summary` as data, `text` for a terminal, `html` for a notebook.
 
 The HTML needs no JavaScript, follows the page's light or dark theme, and escapes everything that a file says.
 """
@@ -85,7 +85,7 @@ def summary(network: ir.Network, name: str = "", size: int | None = None) -> dic
 
 
 def text(network: ir.Network, name: str = "", size: int | None = None) -> str:
-    """The card for a terminal: plain text, without characters that a terminal would obey.
+    """The card for a terminal: plain text without control characters.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The half of a model that gives changed copies of it, and writes them."""
+"""The methods of a model that return changed copies of it, and the one that saves it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from mlinspect import edit, extract, ir, save
 
 
 class Changes:
-    """A network under a name, with methods that give another of the same class.
+    """A network with a name, and methods that return changed copies.
 
-    The network stays what it is: a changed copy shares with it all that was not changed.
+    The network itself never changes; a copy shares all unchanged parts with it.
     """
 
     def __init__(self, network: ir.Network, name: str = "", nbytes: int = 0) -> None:
@@ -38,13 +38,13 @@ class Changes:
         Returns
         -------
         Model
-            The shapes and types behind the layer are found anew.
+            With the shapes and types after the layer computed anew.
 
         Raises
         ------
         InputError
-            No such layer, or several of that name; values that contradict the layer's weights; or a layer further on
-            could not be computed any more.
+            No such layer, or several of that name; values that contradict the layer's weights; or a later layer could
+            no longer be computed.
         SchemaError
             No such attribute, or a value that does not fit it.
 
@@ -66,9 +66,10 @@ class Changes:
         tensor : int or str
             Id or name, as in ``model.tensors``.
         array : ndarray
-            In the constant's stored type; of another shape only if the layers that take it allow that.
+            Of the constant's stored dtype; of another shape only if the layers that read it allow that.
         quantize : bool
-            The array holds real values, to be quantised as the constant is: those beyond its grid become its ends.
+            The array holds real values: quantise them with the constant's parameters, saturating at the ends of its
+            range.
 
         Returns
         -------
@@ -77,8 +78,8 @@ class Changes:
         Raises
         ------
         InputError
-            No such constant; numbers of another type, or that do not fit its width; or a layer could not be computed
-            any more.
+            No such constant; another dtype, or numbers that do not fit its bit width; or a layer could no longer be
+            computed.
 
         Examples
         --------
@@ -110,8 +111,8 @@ class Changes:
         zero_point : int or array of int, optional
             Stored number of real 0, likewise.
         axis : int, optional
-            Axis that the channels lie along; where there are channels, by default the old one, or the one that the
-            layer that takes the tensor calls for.
+            Axis that the channels lie along. With several scales, by default the old axis, or the one that the layer
+            reading the tensor implies.
         bits : int, optional
             Width of the stored numbers (MindSpore Lite).
 
@@ -122,12 +123,12 @@ class Changes:
         Raises
         ------
         InputError
-            The tensor's type or format has no room for such parameters, or a constant stores numbers that `bits` do
-            not hold; the message says what to do.
+            The tensor's type or format cannot have such parameters, or a constant stores numbers that do not fit
+            `bits`; the message says what to do.
 
         See Also
         --------
-        with_constant : with ``quantize=True`` gives the constant the numbers that fit the new parameters.
+        with_constant : with ``quantize=True``, stores a constant's real values by the new parameters.
 
         Examples
         --------
@@ -140,7 +141,7 @@ class Changes:
         return self._changed(changed)
 
     def without(self, layer: int | str) -> Self:
-        """A model without a layer: what took its output takes its input instead.
+        """A model without a layer: the readers of its output read its first input instead.
 
         Parameters
         ----------
@@ -154,8 +155,8 @@ class Changes:
         Raises
         ------
         InputError
-            No such layer; it has not just one output, or no input that is no constant; or a layer further on could
-            not be computed any more.
+            No such layer; it has several outputs, or only constants as inputs; or a later layer could no longer be
+            computed.
 
         Examples
         --------
@@ -176,8 +177,8 @@ class Changes:
         layers : mapping of int or str to str, optional
             Layer, by index or name -> its new name.
         tensors : mapping of int or str to str, optional
-            Tensor, by id or name -> its new name. Arm NN's files have no names for tensors: there they are called
-            like the layers that give them.
+            Tensor, by id or name -> its new name. Arm NN's files do not name tensors: there they are called after the
+            layers that produce them.
 
         Returns
         -------
@@ -208,13 +209,13 @@ class Changes:
         Returns
         -------
         Model
-            With the shapes of all that follows found anew.
+            With all following shapes computed anew.
 
         Raises
         ------
         InputError
-            No such input, or a layer could not be computed any more: fixed sizes, as those of a fully connected layer,
-            do not change with the input. The batch is followed into the shapes that layers hold.
+            No such input, or a layer could no longer be computed: fixed sizes, as those of a fully connected layer, do
+            not change with the input. The batch does: also in shapes that layers hold.
 
         Examples
         --------
@@ -231,9 +232,9 @@ class Changes:
         Parameters
         ----------
         inputs : sequence of int or str, optional
-            Tensors, by id or name, where data shall enter; by default the inputs that the outputs need.
+            Tensors, by id or name, where data enter; by default the inputs that the outputs need.
         outputs : sequence of int or str, optional
-            Tensors where data shall leave; by default all outputs.
+            Tensors where data leave; by default all outputs.
 
         Returns
         -------
@@ -243,7 +244,7 @@ class Changes:
         Raises
         ------
         InputError
-            The outputs do not follow from the inputs; the message says what is missing.
+            The outputs need more than the inputs; the message says what is missing.
 
         Examples
         --------
@@ -275,7 +276,7 @@ class Changes:
         InputError
             The format has no such release, or no such place for weights.
         UnsupportedError
-            The layout has no words for something in the model.
+            The layout cannot express something in the model.
         SchemaError
             The file would be larger than a FlatBuffer can be.
 

@@ -1,4 +1,4 @@
-"""A model's constants as numpy arrays, by tensor id or name: as stored, and as the real numbers they stand for."""
+"""A model's constants as numpy arrays, by tensor id or name: as stored, and as real values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.errors import MlinspectError, ModelFormatError, near
+from mlinspect.errors import MlinspectError, ModelFormatError, NotFoundError, near
 from mlinspect.execute.values import dequantize_array, real_weights
 
 
@@ -31,7 +31,7 @@ class Constants(Mapping[int | str, np.ndarray]):
     def __getitem__(self, key: int | str) -> np.ndarray:
         tensor = find_tensor(self._network, key)
         if tensor.data is None:
-            raise KeyError(f"tensor {tensor.index} ({tensor.name!r}) is no constant: its role is {tensor.role}")
+            raise NotFoundError(f"tensor {tensor.index} ({tensor.name!r}) is not a constant: its role is {tensor.role}")
         try:
             return self._convert(tensor)
         except (ValueError, IndexError) as error:
@@ -54,7 +54,7 @@ def find_tensor(network: ir.Network, key: int | str) -> ir.Tensor:
 
     Raises
     ------
-    KeyError
+    NotFoundError
         No such tensor, or several of that name (use the id then).
     """
     if isinstance(key, str):
@@ -63,11 +63,11 @@ def find_tensor(network: ir.Network, key: int | str) -> ir.Tensor:
             return found[0]
         if found:
             ids = ", ".join(str(tensor.index) for tensor in found)
-            raise KeyError(f"{len(found)} tensors are called {key!r}: use one of the ids {ids}")
+            raise NotFoundError(f"{len(found)} tensors are called {key!r}: use one of the ids {ids}")
         hint = near(key, (tensor.name for tensor in network.tensors.values()))
-        raise KeyError(f"no tensor is called {key!r}{hint}")
+        raise NotFoundError(f"no tensor is called {key!r}{hint}")
     if key not in network.tensors:
-        raise KeyError(f"no tensor has the id {key!r}")
+        raise NotFoundError(f"no tensor has the id {key!r}")
     return network.tensors[int(key)]
 
 

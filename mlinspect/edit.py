@@ -1,6 +1,6 @@
-"""Changed copies of a model: each function gives a new network that shares with the old all that it did not change.
+"""Changed copies of a model: each function returns a new network, which shares all unchanged parts with the old one.
 
-Shapes and types behind an edit are found anew, and what would make the graph inconsistent is refused.
+Shapes and types after an edit are computed anew; an edit that would make the graph inconsistent is refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def with_attrs(network: ir.Network, layer: int | str, **attrs: Any) -> ir.Networ
     Raises
     ------
     InputError
-        No such layer; values that contradict the shape of the layer's weights; or the model would not be consistent.
+        No such layer; values that contradict the shape of the layer's weights; or an inconsistent model.
     SchemaError
         No such attribute, or a value that does not fit it.
 
@@ -87,16 +87,15 @@ def with_constant(network: ir.Network, tensor: int | str, array: np.ndarray, *, 
     tensor : int or str
         By id or name.
     array : ndarray
-        In the constant's stored type; of another shape only if the layers that take it allow that. Attributes that
-        repeat the shape of a convolution's weights (``kernel_size``, ...) follow.
+        Of the constant's stored dtype; of another shape only if the layers that read it allow that. Attributes that
+        repeat the shape of a convolution's weights (``kernel_size``, ...) are updated.
     quantize : bool
-        The array holds real values, to be quantised as the constant is: those beyond its grid become its ends.
+        The array holds real values: quantise them with the constant's parameters, saturating at the ends of its range.
 
     Raises
     ------
     InputError
-        No such constant, numbers of another type, or numbers that do not fit its width; or the model would not be
-        consistent.
+        No such constant, another dtype, numbers that do not fit its bit width, or an inconsistent model.
 
     Examples
     --------
@@ -108,7 +107,7 @@ def with_constant(network: ir.Network, tensor: int | str, array: np.ndarray, *, 
     """
     old = _tensor(network, tensor)
     if old.data is None:
-        raise InputError(f"tensor {old.index} {old.name!r} is no constant: its role is {old.role}")
+        raise InputError(f"tensor {old.index} {old.name!r} is not a constant: its role is {old.role}")
     array = np.asarray(array)
     if quantize:
         array = quantize_constant(array.astype(np.float32, copy=False), old)
@@ -155,16 +154,16 @@ def with_quant(
     zero_point : int or array of int, optional
         Likewise.
     axis : int, optional
-        Axis that the channels lie along; where there are channels, by default the old one, or the one that the layer
-        that takes the tensor calls for.
+        Axis that the channels lie along. With several scales, by default the old axis, or the one that the layer
+        reading the tensor implies.
     bits : int, optional
         Width of the numbers' grid (MindSpore Lite).
 
     Raises
     ------
     InputError
-        The tensor's type or format has no room for such parameters, or a constant stores numbers that `bits` do not
-        hold; the message says why.
+        The tensor's type or format cannot have such parameters, or a constant stores numbers that do not fit `bits`;
+        the message says why.
 
     Notes
     -----
@@ -299,8 +298,8 @@ def without(network: ir.Network, layer: int | str) -> ir.Network:
     sources = [i for i in old.inputs if network.tensors[i].data is None]
     if len(old.outputs) != 1 or not sources:
         raise InputError(
-            f"layer {old.index} {old.name!r} has {len(sources)} inputs that are no constants and {len(old.outputs)} "
-            "outputs: only a layer with one output and an input in its place can be left out"
+            f"layer {old.index} {old.name!r} cannot be left out: it has {len(old.outputs)} outputs and {len(sources)} "
+            "inputs that are not constants, and needs one output and at least one such input to replace it"
         )
     gone, source = old.outputs[0], sources[0]
 
@@ -395,8 +394,8 @@ def with_input_shape(network: ir.Network, shapes: Shapes) -> ir.Network:
     Raises
     ------
     InputError
-        No such input, or the model would not be consistent: fixed sizes, as those of a fully connected layer, do not
-        change with the input. The batch is followed into the shapes that layers hold as attributes or constants.
+        No such input, or an inconsistent model: fixed sizes, as those of a fully connected layer, do not change with
+        the input. The batch does: also in shapes that layers hold as attributes or constants.
 
     Examples
     --------

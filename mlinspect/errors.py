@@ -45,7 +45,7 @@ class ModelFormatError(MlinspectError, ValueError):
 
 
 class SchemaError(MlinspectError, ValueError):
-    """A ``.fbs`` text, or a record to be encoded by it, does not make sense."""
+    """A ``.fbs`` text is wrong, or a record cannot be encoded by it."""
 
 
 class UnsupportedError(MlinspectError, NotImplementedError):
@@ -57,11 +57,17 @@ class ExecutionError(MlinspectError, RuntimeError):
 
 
 class InputError(MlinspectError, ValueError):
-    """What was passed to a method is not what the model wants."""
+    """An argument does not fit the model: an input, a name, a value."""
+
+
+class NotFoundError(InputError, KeyError):
+    """No tensor, table, rule or sample of that name; also a KeyError, as mappings raise it."""
+
+    __str__ = Exception.__str__  # KeyError's would quote the sentence
 
 
 def near(name: object, names: Iterable[str]) -> str:
-    """The end of a message about a name that is not there: those that are spelt alike, or ``""``.
+    """End of a message about an unknown name: known names that look like it, or ``""``.
 
     Examples
     --------

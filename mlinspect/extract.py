@@ -1,4 +1,4 @@
-"""Cut a piece out of a model: the sub-graph between tensors, or one layer with what it was given in a run."""
+"""Cut a part out of a model: the sub-graph between tensors, or one layer with its operands in a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mlinspect.infer import CALLS
 from mlinspect.save import to_bytes
 
 _ENDS = ("Input", "Output")  # Arm NN's layers for them
-_FEW = 8  # numbers: constants with fewer are sizes, scales or exponents rather than learnt
+_FEW = 8  # elements: smaller constants are sizes, scales or exponents rather than learnt weights
 
 
 def extract(
@@ -34,9 +34,9 @@ def extract(
     ----------
     network : Network
     inputs : sequence of int or str, optional
-        Tensors, by id or name, or inputs by name, where data shall enter; by default the inputs that the outputs need.
+        Tensors, by id or name, or inputs by name, where data enter; by default the inputs that the outputs need.
     outputs : sequence of int or str, optional
-        Tensors or outputs where data shall leave; by default all outputs.
+        Tensors or outputs where data leave; by default all outputs.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def extract(
     Raises
     ------
     InputError
-        The outputs do not follow from the inputs; the message says what is missing.
+        The outputs need more than the inputs; the message says what is missing.
 
     Examples
     --------
@@ -105,7 +105,7 @@ def _check_complete(network: ir.Network, layers: Sequence[ir.Layer], given: Sequ
     missing = [i for i in sorted(needed - made - set(given)) if network.tensors[i].data is None]
     if missing:
         names = ", ".join(repr(network.tensors[i].name) for i in missing)
-        raise InputError(f"the outputs also need {names}: give them as inputs, or what they follow from")
+        raise InputError(f"the outputs also need {names}: add them, or what they depend on, to the inputs")
 
 
 def _network(
@@ -164,12 +164,12 @@ def with_port_layers(
 
 
 def extract_layer(network: ir.Network, layer: int | str) -> ir.Network:
-    """One layer as a network of its own; its inputs are those that are no constants.
+    """One layer as a network of its own; its inputs are those that are not constants.
 
     Raises
     ------
     InputError
-        No such layer, or one that has no operands or results of its own.
+        No such layer, or one that computes nothing (Input, Output, Constant).
 
     Examples
     --------
@@ -188,7 +188,7 @@ def extract_layer(network: ir.Network, layer: int | str) -> ir.Network:
 def layer_case(
     network: ir.Network, values: Mapping[int, np.ndarray], layer: int | str, anonymize: bool = False
 ) -> dict[str, np.ndarray]:
-    """What a bug report about one layer needs: a model of it alone, what it was given and what it gave.
+    """What a bug report about one layer needs: a model of it alone, its inputs and its outputs in a run.
 
     Parameters
     ----------
@@ -197,8 +197,8 @@ def layer_case(
         A run's tensors by id, as in a trace.
     layer : int or str
     anonymize : bool
-        Replace all names, and weights by random numbers of the same mean, spread, range and share of zeros; what the
-        layer gives is computed anew. What it was given stays: it is the data of the run.
+        Replace all names, and weights by random numbers of the same mean, spread, range and share of zeros. Outputs are
+        computed anew; inputs stay, as they are the data of the run.
 
     Returns
     -------
@@ -208,7 +208,7 @@ def layer_case(
     Raises
     ------
     InputError
-        No such layer, or it was not computed in that run.
+        No such layer, or it was not computed in the run.
     """
     piece = extract_layer(network, layer)
     main = piece.graphs[0]

@@ -1,4 +1,4 @@
-"""What every HTML output is made of: small pure functions, strings in and out, and one style sheet.
+"""Building blocks of all HTML output: small pure functions from strings to strings, and one style sheet.
 
 No JavaScript, nothing loaded from elsewhere; follows the page's light or dark theme. Whatever a file says is escaped.
 """
@@ -11,12 +11,12 @@ from typing import Any
 
 MAX_ROWS = 100  # rows that a table shows; the DataFrame has them all
 MAX_NAME = 60  # characters of a name that are shown; the whole name is its tooltip
-# for pages that drop styles, as GitHub does: there, commas and spaces must tell apart what boxes do elsewhere
+# shown only where styles are dropped, as on GitHub: commas instead of boxes
 _BETWEEN = "<span class='mli-plain'>, </span>"
 
 
 def printable(line: str) -> str:
-    """A line without control characters, which a model file could smuggle to a terminal.
+    """A line without control characters, by which a model file could command a terminal.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def tiles(facts: Iterable[tuple[str, str, str]]) -> str:
 
 
 def page(body: str) -> str:
-    """A body in the frame that all outputs share, with its style sheet.
+    """A body in the frame that all outputs share, with the style sheet.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Shapes and types of tensors, found by running layers on zeros: so they always agree with what a run gives."""
+"""Shapes and types of tensors, found by running layers on zeros: so they always agree with those of a run."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CALLS = ("Call", "PartialFusion", "Partial", "While")  # layers that run other g
 
 
 def inferred(network: ir.Network, edited: Collection[int], moved: Collection[int] = ()) -> ir.Network:
-    """The network with the shapes and types behind an edit found anew.
+    """The network with the shapes and types after an edit computed anew.
 
     Parameters
     ----------
     network : Network
         After the edit.
     edited : collection of int
-        Layers that may give something else now.
+        Layers whose outputs may have changed.
     moved : collection of int
         Tensors whose shape or type the edit itself changed.
 
@@ -38,7 +38,7 @@ def inferred(network: ir.Network, edited: Collection[int], moved: Collection[int
     InputError
         The edit makes the graph inconsistent; the message says which layer fails, and how.
     UnsupportedError
-        There is no arithmetic for a layer behind the edit whose operands change.
+        A later layer whose operands change has no arithmetic.
     """
     if not moved and all(_gives_what_it_gave(network, network.layers[layer]) for layer in edited):
         return network

@@ -70,14 +70,14 @@ class PackedData:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A value that flows or is stored.
+    """A value: a constant of the file, or one that flows between layers.
 
     Attributes
     ----------
     index : int
         Stable id; tables, traces and plots are keyed by it.
     name : str
-        The file's name, or one made from the layer that gives or takes it.
+        The name in the file, or one made from the layer that produces or reads it.
     role : {"input", "output", "constant", "activation"}
     dtype : str
         numpy's name for the stored numbers (``"int8"``), ``"bfloat16"``, ``"string"`` or ``"unknown(N)"``.
@@ -90,7 +90,7 @@ class Tensor:
     data : ndarray, PackedData or None
         The constant's numbers as stored (read-only view of the file), shaped; None when not a constant.
     quantized : bool
-        The stored numbers really are quantised values.
+        The stored numbers are quantised values. (Files attach parameters to other tensors, too.)
     file_offset : int or None
         Where the constant's bytes start in the file.
     nbytes : int
@@ -212,7 +212,7 @@ class Network:
         The first is the main one.
     tensors : dict of int to Tensor
     notes : tuple of str
-        What a reader of this file should know (unknown operators, lying flags, ...).
+        What a user of this file should know (unknown operators, wrong flags, ...).
     meta : mapping
         Further fields of the file's root, in the schema's own names.
     """

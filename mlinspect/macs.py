@@ -1,4 +1,4 @@
-"""How much a layer computes and how many numbers it has learnt: one formula per kind of layer."""
+"""Multiply-adds and parameters of a layer: one formula per kind of layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model: what ``open`` returns. It asks the other modules and keeps their answers."""
+"""Model: what ``open`` returns. It calls the other modules and keeps their results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def open(
     Parameters
     ----------
     source : str, Path, bytes or binary file
-        A path is memory-mapped: weights are not read before they are looked at. The format is found from the content.
+        A path is memory-mapped: weights are read when they are used. The format is found from the content.
     schema : str, Path or Schema, optional
         A ``.fbs`` file (or parsed schema) to read by, for a vendor's fork of a format.
 
@@ -114,7 +114,7 @@ class Model(Changes):
     """An opened model: tables, weights, numbers and pictures of it.
 
     Made by :func:`mlinspect.open`. Tables are pandas DataFrames, made when first asked for; see
-    :func:`mlinspect.describe` for what their columns mean. Each reader gets one of its own to change.
+    :func:`mlinspect.describe` for what their columns mean. Each access returns a copy, which may be changed.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class Model(Changes):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a reader of this file should know."""
+        """What a user of this file should know: unknown operators, wrong flags, ..."""
         return self.network.notes
 
     @cached_property
@@ -157,8 +157,8 @@ class Model(Changes):
         return {}
 
     def _table(self, name: str) -> pd.DataFrame:
-        """A table that is made once, for a reader who may change it."""
-        if name == "layers" and self._registered != registry.changes():  # its column `reference` may be another
+        """A copy of a table that is computed once."""
+        if name == "layers" and self._registered != registry.changes():  # its column `reference` may differ
             self._registered = registry.changes()
             self._tables["layers"] = tables.layers(self.network, references(self.network))
         if name not in self._tables:
@@ -191,12 +191,12 @@ class Model(Changes):
 
     @property
     def inputs(self) -> pd.DataFrame:
-        """What the model takes, in order."""
+        """Inputs of the model, in order."""
         return self._table("inputs")
 
     @property
     def outputs(self) -> pd.DataFrame:
-        """What the model gives, in order."""
+        """Outputs of the model, in order."""
         return self._table("outputs")
 
     @property
@@ -211,7 +211,7 @@ class Model(Changes):
 
     @cached_property
     def dequantized(self) -> constants.Constants:
-        """Constants as the real numbers (float32) that they stand for, by tensor id or name."""
+        """Constants as real values (float32), by tensor id or name."""
         return constants.Constants(self.network, lambda tensor: constants.real(tensor, self.format))
 
     @cached_property
@@ -236,19 +236,19 @@ class Model(Changes):
         inputs : dict by name or position, sequence in the order of ``model.inputs``, or one array
             In the inputs' own shapes and stored dtypes.
         outputs : sequence of str or int, optional
-            Tensors to compute, by output name, tensor name or tensor id; the model's outputs by default. What they do
-            not need is not computed.
+            Tensors to compute, by output name, tensor name or tensor id; the model's outputs by default. Only the
+            layers that they need are computed.
         until : str or int, optional
-            Name or index of a layer: compute what it gives (beside ``outputs``), and nothing that it does not need.
+            Name or index of a layer whose outputs to compute (beside ``outputs``).
         mode : {"vendor", "float"}
             ``"vendor"`` reproduces the arithmetic of the vendor's runtime; ``"float"`` runs the same graph on real
             (dequantised) values without rounding: the difference is the price of quantisation.
         quantize : bool
             Float arrays are real values: quantised first for quantised inputs, rounded to float32 for float32 ones.
         dequantize : bool
-            Give quantised outputs as real float32 values.
+            Return quantised outputs as real float32 values.
         step_limit : int
-            How many subgraphs a loop may run through before it counts as endless (MindSpore Lite's control flow).
+            How many subgraphs may run before a loop counts as endless (MindSpore Lite's control flow).
 
         Returns
         -------
@@ -262,7 +262,7 @@ class Model(Changes):
         UnsupportedError
             A layer has no arithmetic; raised before anything is computed.
         ExecutionError
-            A layer failed, or a loop came to no end.
+            A layer failed, or a loop did not end within `step_limit`.
 
         Examples
         --------
@@ -318,7 +318,7 @@ class Model(Changes):
         inputs, mode, quantize, step_limit
             As for :meth:`run`.
         keep_bytes : int
-            Memory for values that going back would otherwise have to compute again.
+            Memory in bytes for values that would otherwise be computed again when the session goes back.
 
         Returns
         -------
@@ -377,7 +377,7 @@ class Model(Changes):
         Returns
         -------
         DataFrame
-            One row per finding, the gravest first; ``mlinspect.describe("lint")`` tells the columns.
+            One row per finding, the most severe first; ``mlinspect.describe("lint")`` tells the columns.
 
         Raises
         ------
@@ -400,7 +400,7 @@ class Model(Changes):
         Parameters
         ----------
         shapes : mapping of int or str to sequence of int, optional
-            Shapes of inputs, by position or name, where they are other than in the file or unknown there.
+            Shapes of inputs, by position or name, where they differ from the file's or are unknown there.
 
         Returns
         -------
@@ -424,7 +424,7 @@ class Model(Changes):
 
     @cached_property
     def plot(self) -> PlotAccessor:
-        """Pictures of the model: ``model.plot.weights("conv1")``, ``model.plot.graph()``, ... each gives its Axes."""
+        """Pictures of the model: ``model.plot.weights("conv1")``, ``model.plot.graph()``, ... each returns its Axes."""
         from mlinspect.plot.accessor import PlotAccessor
 
         return PlotAccessor(self)

@@ -39,9 +39,9 @@ def is_gradient(layer: Layer) -> bool:
 def phases(network: Network) -> dict[int, str]:
     """The phase of each layer: ``"forward"``, ``"loss"``, ``"backward"`` or ``"optimizer"``.
 
-    Training files keep the whole step in one graph. What leads to predictions is forward; a loss, and what makes one
-    number of it, is loss; a gradient and all that follows from one is backward; what changes weights, and what prepares
-    that alone, is optimizer. Files without gradients and optimisers are forward throughout.
+    Training files hold the whole training step in one graph. Layers that lead to predictions are forward; a loss, and
+    layers that reduce it, are loss; gradients, and all that follows from them, are backward; layers that change
+    weights, or only prepare that, are optimizer. In files without gradients and optimizers every layer is forward.
 
     Parameters
     ----------

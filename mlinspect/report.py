@@ -38,7 +38,7 @@ _LEFT_OUT = {
 
 
 def report(model: Any, file: str | Path | None = None) -> str:
-    """Put everything that is known about a model file on one HTML page.
+    """Everything about a model file on one HTML page.
 
     Parameters
     ----------

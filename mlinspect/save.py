@@ -1,4 +1,4 @@
-"""A network -> a file: in the newest layout, with the same bytes each time, and never half written."""
+"""A network -> a file: always the same bytes for the same network, and never half written."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def save(
     OSError
         The file cannot be written: no such folder, a folder itself, no permission, no space.
     InputError
-        Such a release, or such weights, the format does not have.
+        The format has no such release, or no such place for weights.
     UnsupportedError
-        The layout has no words for something in the network.
+        The layout cannot express something in the network.
     SchemaError
         The file would be larger than a FlatBuffer can be.
     """
@@ -84,7 +84,7 @@ def save(
         raise InputError(f"weights={weights!r} is unknown: {some}")
     if weights == "external" and network.format != "mslite":
         raise InputError("only MindSpore Lite models can have their weights in a file of their own")
-    if path.is_dir():  # before anything is made
+    if path.is_dir():  # before anything is written
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(given))
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "There is no folder for the file", str(given))
@@ -97,7 +97,7 @@ def save(
         if external is not None and external.parts:
             _write(beside, external.parts)
         _write(path, parts)
-    except OSError as error:  # it may name a file that the user has never heard of
+    except OSError as error:  # it may name the temporary file, which the user does not know
         if error.errno is None:
             raise
         raise OSError(error.errno, error.strerror, str(given)) from None

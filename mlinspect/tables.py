@@ -1,7 +1,7 @@
 """The tables: ``ir.Network`` in, pandas DataFrames out, one function per table.
 
-``COLUMNS`` is the one place that says what the columns are; the functions below fill them as plain lists,
-and ``_frame`` turns each list into its declared dtype at once (no pandas call for a single cell).
+``COLUMNS`` declares the columns; the functions below fill them as plain lists, and ``_frame`` converts each list to its
+declared dtype in one call.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ COLUMNS: dict[str, list[tuple[str, str, str, str]]] = {
         ("kind", "category", "", "the operator in the vocabulary that both formats share"),
         ("graph", "int64", "id", "graph that the layer belongs to; 0 is the main graph"),
         ("inputs", "object", "tensor ids", "tensors that the layer reads, constants included"),
-        ("outputs", "object", "tensor ids", "tensors that the layer gives"),
+        ("outputs", "object", "tensor ids", "tensors that the layer produces"),
         ("input_shapes", "object", "elements", "shapes of the inputs; None: unknown rank, -1: unknown size"),
         ("output_shapes", "object", "elements", "shapes of the outputs"),
-        ("dtype", "category", "", "stored type of output 0; missing when the layer gives nothing"),
-        ("quantized", "bool", "", "at least one tensor that the layer reads or gives holds quantised values"),
+        ("dtype", "category", "", "stored type of output 0; missing when the layer has no output"),
+        ("quantized", "bool", "", "at least one tensor that the layer reads or produces holds quantised values"),
         ("params", "int64", "elements", "elements of the constants it computes with (no shapes, axes or indices)"),
         ("weight_bytes", "int64", "bytes", "all constants that the layer reads, as stored"),
         ("macs", "Int64", "multiply-adds", "products of weights or matrices in one run; 0 where none, NA when unknown"),
@@ -44,7 +44,7 @@ COLUMNS: dict[str, list[tuple[str, str, str, str]]] = {
     ],
     "tensors": [
         ("tensor", "int64", "id", "index: the id that every table, trace and plot is keyed by"),
-        ("name", "str", "", "the file's name, or one made from the layer that gives or takes the tensor"),
+        ("name", "str", "", "the file's name, or one made from the layer that produces or reads the tensor"),
         ("graph", "int64", "id", "graph that the tensor belongs to; 0 is the main graph"),
         ("role", "category", "", "input, output, constant or activation"),
         ("dtype", "category", "", "stored type, in numpy's name"),
@@ -53,9 +53,9 @@ COLUMNS: dict[str, list[tuple[str, str, str, str]]] = {
         ("elements", "Int64", "elements", "product of the shape; NA when a size is unknown"),
         ("nbytes", "int64", "bytes", "bytes in the file, as stored; 0 when not a constant"),
         ("layout", "category", "", "order of the axes where the file says so: NHWC, OHWI, MIHW, ..."),
-        ("producer", "Int64", "layer id", "layer that gives the tensor; NA for constants and inputs without one"),
+        ("producer", "Int64", "layer id", "layer that produces the tensor; NA for constants and inputs without one"),
         ("consumers", "object", "layer ids", "layers that read the tensor"),
-        ("quantized", "bool", "", "the stored numbers really are quantised values"),
+        ("quantized", "bool", "", "the stored numbers are quantised values"),
         ("scheme", "category", "", "none, per_tensor or per_channel"),
         ("scale", "float64", "real / step", "quantisation step; NaN when there is none or one per channel"),
         ("zero_point", "Int64", "steps", "stored number of real 0; NA when there is none or one per channel"),
@@ -92,15 +92,15 @@ COLUMNS: dict[str, list[tuple[str, str, str, str]]] = {
         ("multiplier", "Int64", "", "MindSpore Lite: choice of fixed-point method, as the file has it"),
     ],
     "edges": [
-        ("producer", "Int64", "layer id", "layer that gives the tensor; NA for constants and inputs without one"),
+        ("producer", "Int64", "layer id", "layer that produces the tensor; NA for constants and inputs without one"),
         ("output_slot", "Int64", "", "position among the producer's outputs"),
         ("consumer", "int64", "layer id", "layer that reads the tensor"),
         ("input_slot", "int64", "", "position among the consumer's inputs"),
         ("tensor", "int64", "id", "tensor that flows"),
     ],
     "inputs": [
-        ("position", "int64", "", "place in the order that the model takes its inputs"),
-        ("tensor", "int64", "id", "tensor that the data become"),
+        ("position", "int64", "", "place in the order of the model's inputs"),
+        ("tensor", "int64", "id", "tensor that the data are bound to"),
         ("name", "str", "", "name of the input"),
         ("dtype", "category", "", "stored type, in numpy's name"),
         ("shape", "object", "elements", "size of each axis; None: unknown rank, -1: unknown size"),
@@ -118,8 +118,7 @@ COLUMNS: dict[str, list[tuple[str, str, str, str]]] = {
     ],
 }
 COLUMNS["outputs"] = [
-    (name, dtype, unit, meaning.replace("takes its inputs", "gives its outputs").replace("input", "output"))
-    for name, dtype, unit, meaning in COLUMNS["inputs"]
+    (name, dtype, unit, meaning.replace("input", "output")) for name, dtype, unit, meaning in COLUMNS["inputs"]
 ]
 _INDEXED = ("layers", "tensors")
 
@@ -330,7 +329,7 @@ def attrs(network: ir.Network) -> pd.DataFrame:
 
 
 def lent(table: pd.DataFrame) -> pd.DataFrame:
-    """A table for a reader, who may change it, and the dicts in its cells, without changing this one.
+    """A copy of a table whose cells, dicts included, may be changed without changing this one.
 
     Examples
     --------
@@ -373,7 +372,7 @@ def _ports(table: str, network: ir.Network, ports: Iterable[ir.Port]) -> pd.Data
 
 
 def _producers(network: ir.Network) -> dict[int, tuple[int, int]]:
-    """Tensor -> the layer that gives it first, and that layer's output slot."""
+    """Tensor -> the first layer that produces it, and that layer's output slot."""
     made: dict[int, tuple[int, int]] = {}
     for graph in network.graphs:
         for layer in graph.layers:

@@ -1,4 +1,4 @@
-"""Old layouts in the words of the newest, and Arm NN's newest in those of release 20.08: networks to networks."""
+"""Networks of old layouts -> the newest layout of their format; Arm NN: also back to release 20.08."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ _OLD_LOOPS = ("If", "Loop", "Merge", "While")
 
 
 def newest(network: ir.Network) -> ir.Network:
-    """The network in the words of its format's newest layout; itself if it is in them already.
+    """The network in its format's newest layout; the same object if it is in that layout already.
 
-    Ids of layers and tensors stay; what becomes a layer or a tensor of its own gets the next free ids.
+    Ids of layers and tensors stay; new layers and tensors get the next free ids.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def newest(network: ir.Network) -> ir.Network:
     Raises
     ------
     UnsupportedError
-        The newest layout has no words for something in it.
+        The newest layout cannot express something in it.
 
     Examples
     --------
@@ -175,14 +175,14 @@ def _with_binding_ids(graph: ir.Graph) -> ir.Graph:
 
 
 def armnn_2008(network: ir.Network) -> ir.Network:
-    """An Arm NN network in the words of release 20.08 (August 2020), which Debian 12 ships.
+    """An Arm NN network as release 20.08 (August 2020, in Debian 12) can load it.
 
     Weights go back into their layers, depthwise weights into the order [M, I, H, W].
 
     Raises
     ------
     UnsupportedError
-        That release cannot load something in it: the message says what.
+        That release cannot load something in it; the message says what.
     """
     network = newest(network)
     schema = layout_schema("armnn", write_armnn.LAYOUT)
@@ -309,7 +309,7 @@ def _refuse_old_control(layer: ir.Layer, takers: Mapping[int, str]) -> None:
     if layer.op in _OLD_LOOPS or branches or calls:
         raise UnsupportedError(
             f"layer {layer.index} {layer.name!r}: {layer.op}, as files before MindSpore Lite 1.5 have it, cannot be "
-            "said in the newest layout"
+            "expressed in the newest layout"
         )
 
 

@@ -29,7 +29,7 @@ def test_a_name_that_several_tensors_have_needs_an_id():
 
 def test_what_is_no_constant_is_said():
     weights = mi.open(mi.samples.path("digits_cnn.ms")).weights
-    with pytest.raises(KeyError, match="is no constant: its role is input"):
+    with pytest.raises(KeyError, match="is not a constant: its role is input"):
         weights["image"]
     with pytest.raises(KeyError, match=r"no tensor is called 'res\.wieght'; did you mean 'res\.weight'"):
         weights["res.wieght"]

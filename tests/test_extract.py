@@ -117,7 +117,7 @@ def test_roles_follow_the_cut():
 
 def test_what_is_missing_is_said():
     network = two_branches()
-    with pytest.raises(InputError, match="also need 'y': give them as inputs"):
+    with pytest.raises(InputError, match="also need 'y': add them, or what they depend on"):
         extract.extract(network, ["x"], ["difference"])
     with pytest.raises(InputError, match="no tensor is called 'sun'"):
         extract.extract(network, ["sun"])

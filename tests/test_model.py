@@ -110,7 +110,7 @@ def test_weights_by_name_and_id():
     with pytest.raises(KeyError, match="no tensor has the id 999"):
         model.weights[999]
     number = model.inputs.tensor[0]
-    with pytest.raises(KeyError, match="is no constant"):
+    with pytest.raises(KeyError, match="is not a constant"):
         model.weights[number]
 
 

@@ -41,7 +41,7 @@ _MAX_BYTES = 2**31 - 1  # offsets to vtables are signed
 
 @dataclass(frozen=True, slots=True)
 class RawTable:
-    """A table that is taken over as it is, by its position in the ``carried`` bytes of :func:`encode_parts`."""
+    """A table that is copied as it is, by its position in the ``carried`` bytes of :func:`encode_parts`."""
 
     position: int
 
@@ -66,7 +66,7 @@ def encode(schema: Schema, root: Mapping[str, Any], identifier: bool = True) -> 
     Raises
     ------
     SchemaError
-        A field that the table has not, or a value that does not fit it.
+        A field that the table does not have, or a value that does not fit its field.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def _scalar(schema: Schema, item: Field, code: str, value: Any, path: str) -> bo
         value = bool(value) if code == "?" else float(value) if code in "fd" else int(value)
         struct.pack("<" + code, value)
     except (TypeError, ValueError, OverflowError, struct.error) as error:
-        why = error.args[0] if isinstance(error, SchemaError) else f"{value!r} is no {item.type}"
+        why = error.args[0] if isinstance(error, SchemaError) else f"{value!r} is not of type {item.type}"
         raise SchemaError(f"{path}: {why}") from None
     return value
 
@@ -232,7 +232,7 @@ def _struct_bytes(schema: Schema, table: Table, value: Mapping[str, Any], path: 
         layout, names, _ = struct_layout(schema, table)
         return layout.pack(*(value[name] for name in names))
     except (KeyError, struct.error) as error:
-        raise SchemaError(f"{path}: {value!r} is no {table.name} ({error})") from None
+        raise SchemaError(f"{path}: {value!r} is not a {table.name} ({error})") from None
 
 
 def _child(builder: Any, schema: Schema, item: Field, value: Any, record: Mapping[str, Any], path: str) -> int:

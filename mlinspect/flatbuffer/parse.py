@@ -95,7 +95,7 @@ class _Tokens:
 
 @dataclass
 class _Declarations:
-    """What was read so far; defaults are still text, and slots without an id are not dealt out."""
+    """What was read so far: defaults are still text, and fields without an id have no slot yet."""
 
     tables: dict[str, Table] = field(default_factory=dict)
     enums: dict[str, Enum] = field(default_factory=dict)
@@ -180,7 +180,7 @@ def _parse_table(tokens: _Tokens, is_struct: bool, defaults: dict[tuple[str, str
         tokens.expect(";")
         slot = meta.get("id", "-1")
         if not slot.removeprefix("-").isdecimal():
-            raise tokens.error(f"{label}.{name}: id {slot!r} is no number")
+            raise tokens.error(f"{label}.{name}: id {slot!r} is not a number")
         fields.append(Field(name, kind, vector, None, int(slot), "deprecated" in meta))
     if len({item.name for item in fields}) < len(fields):
         raise tokens.error(f"{label} has two fields of one name")
@@ -193,11 +193,11 @@ def _parse_table(tokens: _Tokens, is_struct: bool, defaults: dict[tuple[str, str
 
 
 def _resolve(schema: Schema, defaults: dict[tuple[str, str], str]) -> Schema:
-    """Deal out slots, read defaults, and check that all types are there."""
+    """Assign slots, read defaults, and check that all types are declared."""
     for enum in schema.enums.values():
         for member in enum.members.values():
             if member != "string" and (member not in schema.tables or schema.tables[member].is_struct):
-                raise SchemaError(f"{schema.name}: union {enum.name} has {member!r}, which is no table")
+                raise SchemaError(f"{schema.name}: union {enum.name} has {member!r}, which is not a table")
     tables: dict[str, Table] = {}
     for table in schema.tables.values():
         fields: list[Field] = []
@@ -242,7 +242,7 @@ def _default(schema: Schema, item: Field, text: str | None, where: str) -> bool 
         value = bool(value) if scalar[0] == "?" else float(value) if scalar[0] in "fd" else int(value)
         struct.pack("<" + scalar[0], value)
     except (ValueError, OverflowError, struct.error):
-        raise SchemaError(f"{where}: default {text!r} is no {item.type}") from None
+        raise SchemaError(f"{where}: default {text!r} is not of type {item.type}") from None
     return value
 
 
@@ -290,7 +290,7 @@ def parse_schema(text: str, name: str = "schema", include: Include | None = None
     if root not in parsed.tables or parsed.tables[root].is_struct:
         raise SchemaError(f"{name}: root_type {root!r} is not a table")
     if identifier is not None and len(identifier.encode()) != 4:
-        raise SchemaError(f"{name}: file_identifier {identifier!r} has not 4 bytes")
+        raise SchemaError(f"{name}: file_identifier {identifier!r} must have 4 bytes")
     schema = Schema(name, parsed.tables, parsed.enums, root, identifier, parsed.words.get("file_extension"))
     return _resolve(schema, parsed.defaults)
 

@@ -1,4 +1,4 @@
-"""Which format is this? Look at the bytes, choose reader and layout, or say what the file is instead."""
+"""Find out from the bytes which format and layout a file has, and read it; or say what it is instead."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read(buffer: np.ndarray, folder: Path | None = None, schema: Schema | None =
     schema : Schema, optional
         Read by this one instead of the known layouts: a vendor's fork of a format.
     suffix : str
-        The file name's ending; decides only where the bytes leave it open.
+        The file name's ending; used only where the bytes do not decide.
 
     Returns
     -------
@@ -50,7 +50,7 @@ def read(buffer: np.ndarray, folder: Path | None = None, schema: Schema | None =
     buffer = buffer.view()
     buffer.flags.writeable = False  # so are all views of it
     collecting = gc.isenabled()
-    gc.disable()  # records by the hundred thousand, none of them garbage: to look for some takes half as long again
+    gc.disable()  # hundreds of thousands of records, none of them garbage: collecting takes half as long again
     try:
         return _read(buffer, folder, schema, suffix)
     finally:
@@ -101,7 +101,7 @@ def _read_by(schema: Schema, buffer: np.ndarray, folder: Path | None) -> Network
 
 
 def _read_unmarked(buffer: np.ndarray, folder: Path | None, suffix: str) -> Network:
-    """Neither format need carry an identifier: take the one under which the whole file makes sense."""
+    """A file without identifier: take the format under which all of it can be decoded."""
     best: tuple[str, Reading] | None = None
     failures = []
     for name in ("mslite", "armnn") if suffix == ".ms" else ("armnn", "mslite"):

@@ -1,8 +1,8 @@
 """Arm NN's ``.armnn``: file -> ir.
 
 The file is a FlatBuffer without identifier, its layers a vector of unions. Connections name ``LayerBase.index``, which
-is neither the position in the vector nor an order of execution. Where a convolution's weights lie (in the layer, or
-behind input slots 1 and 2) differs by operator and release and is told by each layer itself, not by the flags.
+is neither the position in the vector nor an order of execution. Whether a convolution's weights lie in the layer or
+come through input slots 1 and 2 differs by operator and release: each layer shows it, the file's flags do not.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Builder:
         order, stuck = topological([item.inputs for item in items], [item.outputs for item in items])
         if stuck:
             first = items[stuck[0]].index
-            self.notes.append(f"{len(stuck)} layers wait for each other in a circle, layer {first} first")
+            self.notes.append(f"{len(stuck)} layers depend on each other in a circle, beginning with layer {first}")
         graph = self._graph([layers[i] for i in order + stuck])
         self._note_oddities(items)
         meta = {"featureVersions": self.versions} if self.versions else {}
@@ -141,7 +141,7 @@ class _Builder:
     def _number_layers(self, items: list[_Item]) -> None:
         indices = [item.index for item in items]
         if len(set(indices)) < len(indices):
-            self.notes.append("layer indices repeat, so layers are numbered by position and connections may be wrong")
+            self.notes.append("layer indices repeat: layers are numbered by position, and connections may be wrong")
             for item in items:
                 item.index = item.position
         elif indices != list(range(len(indices))):
@@ -197,7 +197,7 @@ class _Builder:
         self.layouts[item.inputs[1]] = layout
 
     def _layer(self, item: _Item) -> Layer:
-        """The layer, its tensors added on the way."""
+        """The layer; its tensors are added to the model."""
         role = {"Input": "input", "Constant": "constant"}.get(item.op, "activation")
         layout = item.attrs.get("dataLayout")
         const = item.record.get("input") if item.op == "Constant" else None
@@ -213,7 +213,7 @@ class _Builder:
         return Layer(item.index, name, item.op, kind, 0, item.attrs, item.inputs, item.outputs, names, meta)
 
     def _kept(self, item: _Item) -> dict[str, Any]:
-        """What the schema has no words for, for a writer to carry over."""
+        """Content that the schema does not know, for a writer to copy."""
         unknown = item.op.startswith("Unknown(")
         table = item.record if unknown else item.record.get("descriptor")
         if table is None or not (unknown or table.plan.unknown):

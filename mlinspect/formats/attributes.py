@@ -26,7 +26,7 @@ def attribute_table(schema: Schema, model_format: str, op: str) -> str | None:
     Raises
     ------
     SchemaError
-        There is no such operator; the message names some that are called alike.
+        There is no such operator; the message suggests similar names.
     """
     suffix = "Layer" if model_format == "armnn" else ""
     union = schema.enums["Layer" if model_format == "armnn" else "PrimitiveType"]
@@ -85,7 +85,7 @@ def kind_with(model_format: str, layer: ir.Layer, tensors: Mapping[int, ir.Tenso
 
 
 def check_attrs(layer: ir.Layer, tensors: Mapping[int, ir.Tensor], given: Collection[str]) -> None:
-    """Raise where attributes of MindSpore Lite's convolutions and pooling contradict the weights, or are no windows.
+    """Raise if attributes of MindSpore Lite's convolutions and pooling are impossible, or contradict the weights.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def check_attrs(layer: ir.Layer, tensors: Mapping[int, ir.Tensor], given: Collec
         Of a MindSpore Lite model.
     tensors : mapping of int to Tensor
     given : collection of str
-        The attributes to look at.
+        The attributes to check.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a file is that is no model of ours, as far as its bytes tell."""
+"""Recognise files that are not models of either format."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _TEXTS: tuple[tuple[bytes, str], ...] = (
 
 
 def describe_foreign(buffer: np.ndarray) -> str | None:
-    """What a file that is no model of ours is, as far as its first bytes tell; None if they tell nothing.
+    """What a file of another format is, as far as its first bytes tell; None if they tell nothing.
 
     Examples
     --------

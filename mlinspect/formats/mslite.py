@@ -28,7 +28,7 @@ from mlinspect.ir import Graph, Layer, Network, Port, Tensor
 
 __all__ = ["LAYOUTS", "find_reading", "read"]
 
-# what a constant is called by the layer that takes it, by input position, where the file gives no name
+# names of constants that have none in the file: kind of the layer that reads them -> input position -> name
 _INPUT_NAMES = {
     "conv2d": {1: "weights", 2: "bias"},
     "depthwise_conv2d": {1: "weights", 2: "bias"},
@@ -134,7 +134,7 @@ class _Builder:
         return Layer(position, node["name"] or "", op, kind, graph, attrs, inputs, outputs, (), meta)
 
     def _op(self, name: str) -> str:
-        """Operators that got a new name and nothing else are called by the one that fits the file's age."""
+        """The operator's name at the time of the file, for operators of which only the name has changed since."""
         if name == "MatMul" and self.reading.layout.startswith("msl2_r1"):
             return "MatMulFusion"
         if name == "SwitchLayer" and self.number[:2] == (1, 5):
@@ -194,7 +194,7 @@ class _Builder:
         own = [layers[i] for i in dict.fromkeys(part.nodes) if layers[i].graph == number]
         order, stuck = topological([layer.inputs for layer in own], [layer.outputs for layer in own])
         if stuck:
-            self.notes.append(f"{len(stuck)} layers of graph {number} wait for each other in a circle")
+            self.notes.append(f"{len(stuck)} layers of graph {number} depend on each other in a circle")
         return Graph(
             number,
             part.name,
@@ -272,6 +272,6 @@ class _Builder:
             if op.startswith("Unknown("):
                 self.notes.append(f"{count} layers are of a type that the schema does not know: {op}")
         if any(layer.op == "Custom" and layer.attrs.get("type") == "ThirdPartyModel" for layer in layers):
-            self.notes.append("holds another vendor's opaque model (Custom layer of type ThirdPartyModel)")
+            self.notes.append("contains another vendor's opaque model (Custom layer of type ThirdPartyModel)")
         if self.reading.doubts:
             self.notes.append(f"{self.reading.doubts} things do not fit the layout {self.reading.layout}")

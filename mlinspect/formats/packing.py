@@ -33,7 +33,7 @@ def with_numbers(tensor: ir.Tensor, array: np.ndarray) -> ir.Tensor:
     InputError
         A number does not fit the width.
     """
-    stored = np.array(array)  # its own, so that it cannot change any more
+    stored = np.array(array)  # a copy, which the caller cannot change
     stored.flags.writeable = False
     data: np.ndarray | ir.PackedData = stored
     compression, nbytes = "none", stored.nbytes

@@ -36,7 +36,7 @@ def layout_schema(model_format: str, layout: str) -> Schema:
 
 @dataclass
 class Reading:
-    """A file decoded under one layout, with what speaks against that layout."""
+    """A file decoded under one layout, and the number of things in it that do not fit that layout."""
 
     layout: str
     decoder: Decoder
@@ -49,8 +49,8 @@ def best_reading(
 ) -> Reading:
     """Decode under each layout until one fits without doubt.
 
-    If none does, take the one with the fewest doubts, but none that comes after a layout that broke: a damaged file
-    often makes some sense under a layout that is not its own.
+    If none does, take the one with the fewest doubts, but none that comes after a layout under which decoding failed: a
+    damaged file often makes some sense under a layout that is not its own.
 
     Parameters
     ----------
@@ -58,13 +58,13 @@ def best_reading(
     schemas : iterable of (layout name, Schema)
         Likeliest first.
     doubts : callable
-        Counts what in a root record speaks against its layout, or gives None if the layout is out of the question.
+        Counts what in a root record does not fit its layout, or returns None if the layout is impossible.
         Stored fields that the schema has no name for are counted here.
 
     Raises
     ------
     ModelFormatError
-        If there is none: the error of the layout that got furthest.
+        No layout fits: the error of the one that decoded most tables.
     """
     best: Reading | None = None
     failure, furthest = ModelFormatError("no known layout fits"), -1
@@ -90,7 +90,7 @@ def best_reading(
 
 
 def _strange(plan: Plan) -> int:
-    """Stored fields without a name, and union members that the schema does not have.
+    """Number of stored fields and union members that the schema does not know.
 
     Arm NN's writers store some members with the tag NONE, which says nothing of the layout.
     """
@@ -110,7 +110,7 @@ class Raw:
     position, vtable : int
         Where the table and its vtable begin.
     attrs : mapping
-        What was read of it: once that has changed the table cannot be taken over any more.
+        What was read of it: once that has changed, the table can no longer be copied.
     """
 
     buffer: np.ndarray = field(repr=False)

@@ -24,14 +24,14 @@ TYPE_IDS: dict[int, tuple[str, str]] = {
     44: ("float64", "Float64"),
 }
 
-# what is no number, by its number: 0 .. 28
+# types that are not numbers, by TypeId from 0 to 28
 _OBJECTS = (
     *("Unknown", "Meta", "Any", "Object", "TypeType", "Problem", "External", "None", "Null", "Ellipsis", "ObjectBegin"),
     *("Number", "String", "List", "Tuple", "Slice", "Keyword", "TensorType", "RowTensor", "SparseTensor"),
     *("Undetermined", "Class", "Dictionary", "Function", "JTagged", "SymbolicKey", "EnvType", "RefKey", "Ref"),
 )
 
-# 45 and above were dealt out anew several times: (from version, names from 45 on)
+# 45 and above were renumbered several times: (first version, names from 45 on)
 _RENUMBERED: tuple[tuple[tuple[int, int], tuple[str, ...]], ...] = (
     ((2, 1), ("BFloat16", "Double", "Complex", "Complex64", "Complex128", "Int4", "GLUInt")),
     ((2, 0), ("Double", "Complex", "Complex64", "Complex128", "Int4", "GLUInt")),

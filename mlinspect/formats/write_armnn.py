@@ -40,7 +40,7 @@ def write(network: ir.Network, schema: Schema | None = None) -> tuple[Schema, di
     Raises
     ------
     UnsupportedError
-        Something that the format has no words for.
+        Something that the format cannot express.
     """
     schema = schema or layout_schema("armnn", LAYOUT)
     return (schema, *_Writer(network, schema).root())
@@ -105,7 +105,7 @@ class _Writer:
         return {"layer_type": name, "layer": record}
 
     def _unknown(self, layer: ir.Layer) -> RawTable:
-        """A layer that is taken over as it is, with its LayerBase: so that must still be true."""
+        """A layer that is copied as it is, LayerBase included: which must still be right."""
         raw: Raw | None = layer.meta.get("raw")
         if raw is None or not self._still_so(layer, raw):
             raise UnsupportedError(
@@ -153,7 +153,7 @@ class _Writer:
         }
 
     def _members(self, layer: ir.Layer, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Constants inside the layer, where the layer's table wants them."""
+        """Constants kept inside the layer, by the fields of its table."""
         found: dict[str, Any] = {}
         params: dict[str, Any] = {}
         for name, tensor in layer.held.items():
@@ -161,7 +161,7 @@ class _Writer:
             (found if field in fields else params)[field] = self._constant(self.network.tensors[tensor])
         if "inputParams" in fields:
             if layer.attrs.get("projectionEnabled") and "projectionBias" not in params:
-                params["projectionBias"] = _ABSENT  # the loader asks for it, if only to find it empty
+                params["projectionBias"] = _ABSENT  # the loader requires the field, even if it is empty
             found["inputParams"] = params
         return found
 

@@ -67,11 +67,11 @@ def write(
     Parameters
     ----------
     network : Network
-        In the words of the newest layout, or of ``schema``.
+        With the operators and attributes of the newest layout, or of ``schema``.
     schema : Schema, optional
         Write by this one instead of the newest.
     external : External, optional
-        Gets all constants but the small ones.
+        Receives all constants but the small ones.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def write(
     Raises
     ------
     UnsupportedError
-        Something that the format has no words for.
+        Something that the format cannot express.
     """
     schema = schema or layout_schema("mslite", LAYOUT)
     writer = _Writer(network, schema, external)

@@ -46,7 +46,7 @@ def wrapped(schema: Schema, kind: str, value: Any) -> Any:
 
 
 class Carrier:
-    """Takes tables without a schema over to a new file: the bytes from the first of them on are carried along whole.
+    """Carries tables that no schema describes to a new file: all bytes from the first of them on are copied.
 
     What hangs on a table lies behind it, so nothing need be known of what is in it.
     """

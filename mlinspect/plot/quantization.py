@@ -12,6 +12,7 @@ from mlinspect import constants
 from mlinspect.analysis.operands import grid, network_of, uses
 from mlinspect.analysis.pairs import compare_weights
 from mlinspect.analysis.stats import stats
+from mlinspect.errors import InputError
 from mlinspect.plot.style import BLUE, GREEN, GREY, MAX_BARS, ORANGE, PURPLE, SKY, VERMILION, axes, bars, plain, tidy
 
 if TYPE_CHECKING:
@@ -19,10 +20,11 @@ if TYPE_CHECKING:
 
 
 def channel_ranges(model: Any, tensor: int | str, ax: Axes | None = None) -> Axes:
-    """The range of values in each output channel, before the range of the whole tensor.
+    """Range of values in each output channel, against the range of the whole tensor.
 
-    Blue: smallest to largest value of each channel. Grey behind them: of all channels, which one scale for all must
-    cover. Where the tensor is quantised, ticks show the smallest and largest value that each channel could store.
+    Blue bars: smallest to largest value of each channel. Grey band: the same of all channels, which a single scale
+    would have to cover. Orange ticks, if the tensor is quantised: the values that each channel
+    could store at most and at least.
 
     Parameters
     ----------
@@ -45,11 +47,11 @@ def channel_ranges(model: Any, tensor: int | str, ax: Axes | None = None) -> Axe
     network = network_of(model)
     found = constants.find_tensor(network, tensor)
     if found.data is None:
-        raise ValueError(f"tensor {found.name!r} is no constant")
+        raise InputError(f"tensor {found.name!r} is not a constant")
     table = stats(replace(network, tensors={found.index: found}), by="channel")
     low, high = table["min"].to_numpy(float), table["max"].to_numpy(float)
     if np.isnan(low).all():
-        raise ValueError(f"tensor {found.name!r} holds no numbers")
+        raise InputError(f"tensor {found.name!r} holds no numbers")
     ax = axes(ax, 7, 3.2)
     place = np.arange(len(low))
     ax.axhspan(np.nanmin(low), np.nanmax(high), color=GREY, alpha=0.2, linewidth=0, zorder=0)
@@ -73,8 +75,8 @@ def channel_ranges(model: Any, tensor: int | str, ax: Axes | None = None) -> Axe
 def scales(model: Any, ax: Axes | None = None) -> Axes:
     """Quantisation steps over the depth of the network, on a logarithmic axis.
 
-    Circles: what layers give. Squares: weights, with a line from the smallest to the largest scale of their channels.
-    A layer whose output has a much larger step than its neighbours' passes little on.
+    Circles: outputs of layers. Squares: weights, with a line from the smallest to the largest scale of their channels.
+    An output with a much larger step than its neighbours loses detail that no later layer can restore.
 
     Parameters
     ----------
@@ -107,8 +109,7 @@ def scales(model: Any, ax: Axes | None = None) -> Axes:
 def zero_points(model: Any, ax: Axes | None = None) -> Axes:
     """Where real 0 lies in the grid of each quantised tensor, over the depth of the network.
 
-    At the bottom no negative value can be stored (right after a ReLU), at the top no positive one (seldom right), in
-    the middle both alike.
+    At the bottom no negative value can be stored (right after a ReLU), at the top no positive value (rarely right).
 
     Parameters
     ----------

@@ -8,6 +8,7 @@ import numpy as np
 
 from mlinspect import ir
 from mlinspect.analysis.operands import grid, most_clipped
+from mlinspect.errors import InputError
 from mlinspect.plot.style import BLUE, GREY, ORANGE, VERMILION, axes, plain, tidy
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def weights(tensor: ir.Tensor, ax: Axes | None = None) -> Axes:
 
     Raises
     ------
-    ValueError
-        When the tensor is no constant, or holds no numbers.
+    InputError
+        When the tensor is not a constant, or holds no numbers.
 
     Examples
     --------
@@ -62,7 +63,7 @@ def weights(tensor: ir.Tensor, ax: Axes | None = None) -> Axes:
     """
     values = tensor.array
     if values is None or values.size == 0 or values.dtype.kind not in "iuf":
-        raise ValueError(f"tensor {tensor.name!r} is no constant that holds numbers")
+        raise InputError(f"tensor {tensor.name!r} is not a constant of numbers")
     ax = axes(ax, 7, 3.2)
     q = tensor.quantization if tensor.quantized else None
     flat = np.asarray(values).ravel()

@@ -68,7 +68,7 @@ class Side:
         return lint(self.model)
 
     def warned(self, kind: str) -> set[int]:
-        """Layers or tensors that lint has more to say of than what is good to know."""
+        """Layers or tensors that lint has warnings or errors about."""
         found = self.findings[self.findings.severity != "info"]
         return set(found[kind.removesuffix("s")].dropna().astype(int))
 

@@ -67,7 +67,7 @@ class Form(anywidget.AnyWidget):
             self._snapshots.append(handle)
 
     def renew(self, soon: bool = False) -> None:
-        """Renew the snapshots that are on display; a little later if a hand on the form may change it on, or `soon`."""
+        """Renew the snapshots on display: at once, or if `soon` or clicked on, when changes pause."""
         if self._renewal is not None:
             self._renewal.cancel()
         if not self._snapshots:

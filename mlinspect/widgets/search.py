@@ -38,7 +38,7 @@ def find(frame: pd.DataFrame, word: str = "", query: str = "") -> pd.DataFrame:
     Raises
     ------
     InputError
-        The query is none, and why.
+        The query cannot be evaluated; the message says why.
 
     Examples
     --------
@@ -63,11 +63,11 @@ def find(frame: pd.DataFrame, word: str = "", query: str = "") -> pd.DataFrame:
         columns = ", ".join(str(name) for name in (frame.index.name, *frame.columns) if name)
         raise InputError(f"there is no column {missing!r}; the columns are {columns}") from None
     except SyntaxError:
-        raise InputError(f"this is no pandas expression: {query}; write for example: {EXAMPLE}") from None
+        raise InputError(f"not a pandas expression: {query}; write for example: {EXAMPLE}") from None
     except Exception as error:
         raise InputError(f"{type(error).__name__}: {error}") from None
     if not isinstance(wanted, pd.Series) or not pd.api.types.is_bool_dtype(wanted):
-        raise InputError(f"this is no condition: {query}; write for example: {EXAMPLE}")
+        raise InputError(f"not a condition: {query}; write for example: {EXAMPLE}")
     return frame[wanted.fillna(False).astype(bool)]
 
 
@@ -82,7 +82,7 @@ def listing(frame: pd.DataFrame, kind: str, chosen: int, warned: Container[int] 
     chosen : int
         Index of the row that stands out.
     warned : container of int
-        Indices that lint has something to say of.
+        Indices that lint has findings about.
 
     Examples
     --------

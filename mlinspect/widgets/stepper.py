@@ -179,7 +179,7 @@ class Stepper(LookForm):
         try:
             value = read(self.limit.strip())
         except ValueError:
-            self.message = said(f"{words}: {self.limit!r} is no number", bad=True)
+            self.message = said(f"{words}: {self.limit!r} is not a number", bad=True)
             return
         if value == "":
             self.message = said(f"{words}: which?", bad=True)

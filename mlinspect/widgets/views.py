@@ -81,7 +81,7 @@ class Shown:
 
     @cached_property
     def ends(self) -> tuple[int, int] | None:
-        """The ends of a quantised tensor's type; None when there are no such."""
+        """Smallest and largest number of a quantised tensor's type; None for other tensors."""
         if not self.tensor.quantized or self.array.dtype.kind not in "iu" or self.array.itemsize > 2:
             return None
         q, bits = self.tensor.quantization, 8 * self.array.itemsize
@@ -93,7 +93,7 @@ class Shown:
     def marks(self) -> np.ndarray | None:
         """LOW, HIGH, INF, NAN or 0 for each value; None when there are none.
 
-        An end of the type that stands for real 0 is no mark: after a ReLU it is where it should be.
+        An end of the type that stands for real 0 is not marked: after a ReLU many values lie there.
         """
         if self.ends is not None:
             q, (low, high) = self.tensor.quantization, self.ends

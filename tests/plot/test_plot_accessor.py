@@ -49,7 +49,7 @@ def test_a_layers_name_stands_for_its_weights(ax):
     assert ax.get_title(loc="left").startswith("stem/weights")
     with pytest.raises(KeyError, match="no tensor is called"):
         plot.weights("nowhere", ax)
-    with pytest.raises(ValueError, match="no constant"):
+    with pytest.raises(ValueError, match="not a constant"):
         plot.weights("image", ax)
 
 

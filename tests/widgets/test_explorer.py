@@ -33,8 +33,8 @@ def test_words_and_queries(found):
     ("query", "message"),
     [
         ("mac > 3", "no column &#x27;mac&#x27;; the columns are layer, name, op"),
-        ("macs >", "no pandas expression: macs &gt;"),
-        ("macs + 1", "no condition: macs + 1"),
+        ("macs >", "not a pandas expression: macs &gt;"),
+        ("macs + 1", "not a condition: macs + 1"),
         ("name > 3", "TypeError"),
         ("__import__('os').getcwd()", "mli-bad"),
         ("@model", "mli-bad"),
