@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -113,7 +113,10 @@ def _checked(entry: Op, layer: ir.Layer) -> Callable[..., tuple[np.ndarray, ...]
     named = names[:slots] + list(layer.members) if set(layer.members) <= set(names) else names[: len(layer.inputs)]
     missing = [name for name in needed if name not in named]
     in_order = any_number or named == names[: len(named)]
-    ranks = RANKS.get(layer.op, ())
+    ranks: Sequence[int] = RANKS.get(layer.op, ())
+    if not in_order:
+        by_name = dict(zip(names, ranks, strict=False))
+        ranks = [by_name.get(name, 0) for name in named]
 
     def checked(call: Call, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
         if missing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -12,12 +13,20 @@ import mlinspect as mi
 from mlinspect import ir
 from mlinspect.execute import registry
 from mlinspect.formats.records import layout_schema
+from mlinspect.kernels.recurrent import BIASES, weights_name
 from mlinspect.model import Model
 
 # what Arm NN itself defines no computation for, or what is no computation
 WITHOUT_ARITHMETIC = {"Constant", "Input", "Merge", "Output", "StandIn", "Switch"}
 
-NUMPY = {"Float32": "float32", "QAsymmU8": "uint8", "QAsymmS8": "int8", "QSymmS16": "int16", "Signed32": "int32"}
+NUMPY = {
+    "Float32": "float32",
+    "QAsymmU8": "uint8",
+    "QAsymmS8": "int8",
+    "QSymmS8": "int8",
+    "QSymmS16": "int16",
+    "Signed32": "int32",
+}
 
 
 def tensor(i: int, vendor: str, shape: tuple[int, ...], scale: float = 0.0, zero_point: int = 0) -> ir.Tensor:
@@ -235,3 +244,147 @@ def test_pooling_counts_its_windows_where_the_file_gives_no_shape() -> None:
         )
         (got,) = model.run(np.float32([1, 2, 3, 4, 5]).reshape(1, 1, 5, 1)).values()
         assert got.ravel().tolist() == expected
+
+
+def held(op: str, attrs: dict[str, Any], inputs: list[ir.Tensor], held: dict[str, ir.Tensor], outputs: list[ir.Tensor]):
+    """One layer with constants of its own."""
+    every = [*inputs, *held.values()]
+    layer = ir.Layer(
+        0, "it", op, op.lower(), 0, attrs, tuple(t.index for t in every), tuple(t.index for t in outputs), tuple(held)
+    )
+    ports = [tuple(ir.Port(t.name, t.index) for t in tensors) for tensors in (inputs, outputs)]
+    graph = ir.Graph(0, "", *ports, (layer,))
+    return Model(ir.Network("armnn", "", "", (graph,), {t.index: t for t in (*every, *outputs)}))
+
+
+def constant(i: int, vendor: str, data: np.ndarray, scale: float = 0.0, zero_point: int = 0) -> ir.Tensor:
+    return dataclasses.replace(tensor(i, vendor, data.shape, scale, zero_point), role="constant", data=data)
+
+
+def test_constants_that_a_layer_holds_in_another_order_are_taken_by_name() -> None:
+    members = {"bias": constant(1, "Float32", np.float32([7])), "weights": constant(2, "Float32", np.float32([[1, 2]]))}
+    attrs = {"biasEnabled": True, "transposeWeightsMatrix": True}
+    model = held("FullyConnected", attrs, [tensor(0, "Float32", (1, 2))], members, [tensor(3, "Float32", (1, 1))])
+    (got,) = model.run(np.float32([[3, 4]])).values()
+    assert got.tolist() == [[18]]
+
+
+CELL = dict.fromkeys(("cifgEnabled", "peepholeEnabled", "projectionEnabled", "layerNormEnabled"), False)
+QLSTM = CELL | {"cellClip": 0.0, "projectionClip": 0.0, "hiddenStateScale": 1 / 128, "hiddenStateZeroPoint": 0}
+QLSTM |= {f"{gate}IntermediateScale": 1 / 4096 for gate in ("input", "forget", "cell", "output")}
+
+
+def quantized_cell(op: str, attrs: dict[str, Any], weights: str, state: tuple[str, float, int]) -> Model:
+    """A cell of one unit whose weights are all 1 (real) and whose biases are 0."""
+    inputs = [
+        tensor(0, "QAsymmS8" if op == "QLstm" else "QAsymmU8", (1, 1), 1 / 128, 128 if weights == "QAsymmU8" else 0)
+    ]
+    cell, out = tensor(1, "QSymmS16", (1, 1), 1 / 2048), tensor(2, state[0], (1, 1), *state[1:])
+    inputs += [out, cell] if op == "QLstm" else [cell, out]
+    zero = 100 if weights == "QAsymmU8" else 0
+    one = np.full((1, 1), 1 + zero, np.uint8 if zero else np.int8)
+    names = [weights_name(source, gate) for source in ("input", "recurrent") for gate in BIASES]
+    members = {name: constant(10 + i, weights, one, 1.0, zero) for i, name in enumerate(names)}
+    members |= {name: constant(30 + i, "Signed32", np.int32([0])) for i, name in enumerate(BIASES.values())}
+    outputs = [tensor(40, "QSymmS16", (1, 1), 1 / 2048), tensor(41, state[0], (1, 1), *state[1:])]
+    if op == "QLstm":
+        outputs = [outputs[1], outputs[0], tensor(42, state[0], (1, 1), *state[1:])]
+    return held(op, attrs, inputs, members, outputs)
+
+
+def cell_by_hand(x: float) -> tuple[float, float]:
+    """Cell and output from states of 0, where every gate sums to ``x``."""
+    gate = 1 / (1 + math.exp(-x))
+    cell = gate * math.tanh(x)
+    return cell, gate * math.tanh(cell)
+
+
+@pytest.mark.parametrize("mode", ["vendor", "float"])
+def test_a_quantised_cell_is_near_the_real_one(mode: str) -> None:
+    model = quantized_cell("QLstm", QLSTM, "QSymmS8", ("QAsymmS8", 1 / 128, 0))
+    out, cell, y = model.run(
+        [np.int8([[96]]), np.int8([[0]]), np.int16([[0]])]
+        if mode == "vendor"
+        else [np.float32([[0.75]]), np.float32([[0]]), np.float32([[0]])],
+        mode=mode,
+    ).values()
+    if mode == "vendor":
+        assert (out.dtype, cell.dtype, y.dtype) == (np.int8, np.int16, np.int8)
+        out, cell, y = out / 128, cell / 2048, y / 128
+    want_cell, want = cell_by_hand(0.75)
+    # float mode is exact; the buffers of vendor mode round to 1 / 2048 and 1 / 128
+    step = 0 if mode == "float" else 1
+    assert float(cell[0, 0]) == pytest.approx(want_cell, abs=1e-6 + 2 * step / 2048)
+    assert float(out[0, 0]) == float(y[0, 0]) == pytest.approx(want, abs=1e-6 + step / 128)
+
+
+def test_the_quantized_lstm_of_android() -> None:
+    model = quantized_cell("QuantizedLstm", {}, "QAsymmU8", ("QAsymmU8", 1 / 128, 128))
+    assert model.layers.reference.tolist() == ["published definition"]
+    cell, out = model.run([np.uint8([[224]]), np.int16([[0]]), np.uint8([[128]])]).values()
+    want_cell, want = cell_by_hand(0.75)
+    assert cell[0, 0] / 2048 == pytest.approx(want_cell, abs=2 / 2048)
+    assert (int(out[0, 0]) - 128) / 128 == pytest.approx(want, abs=1 / 128)
+
+
+@pytest.mark.parametrize(("op", "missing"), [("QLstm", "cellBias"), ("QuantizedLstm", "inputToCellWeights")])
+def test_a_cell_misses_its_constants_by_name(op: str, missing: str) -> None:
+    state = ("QAsymmS8", 1 / 128, 0) if op == "QLstm" else ("QAsymmU8", 1 / 128, 128)
+    model = quantized_cell(op, QLSTM if op == "QLstm" else {}, "QSymmS8" if op == "QLstm" else "QAsymmU8", state)
+    layer = model.network.layers[0]
+    kept = [i for i, name in zip(layer.inputs[3:], layer.members, strict=True) if name != missing]
+    members = tuple(name for name in layer.members if name != missing)
+    broken = dataclasses.replace(layer, inputs=(*layer.inputs[:3], *kept), members=members)
+    graph = dataclasses.replace(model.network.graphs[0], layers=(broken,))
+    model = Model(dataclasses.replace(model.network, graphs=(graph,)))
+    zeros = [np.zeros((1, 1), np.dtype(model.network.tensors[i].dtype)) for i in layer.inputs[:3]]
+    with pytest.raises(mi.ExecutionError, match=f"operands are missing: {missing}"):
+        model.run(zeros)
+
+
+def test_padding_of_a_quantised_tensor_is_a_stored_number_in_both_modes() -> None:
+    attrs = {"padList": (1, 0), "padValue": 20.0}
+    model = one_layer("Pad", attrs, [tensor(0, "QAsymmU8", (2,), 0.5, 10)], [tensor(1, "QAsymmU8", (3,), 0.5, 10)])
+    (stored,) = model.run(np.uint8([30, 10])).values()
+    assert stored.tolist() == [20, 30, 10]
+    (real,) = model.run(np.float32([10, 0]), mode="float").values()
+    assert real.tolist() == [5, 10, 0]
+
+
+def test_space_to_batch_pads_with_the_zero_point() -> None:
+    attrs = {"blockShape": (1, 2), "padList": (0, 0, 1, 0), "dataLayout": "NHWC"}
+    inputs, output = [tensor(0, "QAsymmU8", (1, 1, 1, 1), 0.5, 10)], tensor(1, "QAsymmU8", (2, 1, 1, 1), 0.5, 10)
+    (got,) = one_layer("SpaceToBatchNd", attrs, inputs, [output]).run(np.uint8([[[[30]]]])).values()
+    assert got.ravel().tolist() == [10, 30]
+
+
+def test_pooling_without_a_stride_is_global() -> None:
+    attrs = {f"pad{side}": 0 for side in ("Left", "Right", "Top", "Bottom")} | {"poolWidth": 3, "poolHeight": 1}
+    attrs |= {"strideX": 0, "strideY": 0, "dataLayout": "NHWC", "poolType": "Max", "paddingMethod": "Exclude"}
+    output = ir.Tensor(1, "t1", 0, "activation", "float32", "Float32", None)
+    inputs = [tensor(0, "Float32", (1, 1, 3, 1))]
+    model = one_layer("Pooling2d", attrs | {"outputShapeRounding": "Floor"}, inputs, [output])
+    (got,) = model.run(np.float32([1, 5, 3]).reshape(1, 1, 3, 1)).values()
+    assert got.tolist() == [[[[5]]]]
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs", "shapes", "error", "said"),
+    [
+        ("Normalization", {"normMethodType": "LocalContrast"}, [(1, 1, 1, 2)], mi.UnsupportedError, "LocalContrast"),
+        ("BatchMatMul", {"dataLayoutX": "NHWC"}, [(2,), (2, 2)], mi.ExecutionError, "operand X has 1 dimensions"),
+        ("BatchNormalization", {"dataLayout": "NHWC"}, [(1, 2), *[(3,)] * 4], mi.ExecutionError, "other lengths"),
+        ("ElementwiseUnary", {"operation": "Unknown(9)"}, [(2,)], mi.UnsupportedError, r"unary operation Unknown\(9\)"),
+        ("Reduce", {"reduceOperation": "Xor", "axis": None, "keepDims": False}, [(2,)], mi.UnsupportedError, "'xor'"),
+        (
+            "Splitter",
+            {"origins": {"viewOrigins": ((0,), (1,))}, "viewSizes": ((1,),)},
+            [(2,)],
+            mi.ExecutionError,
+            "1 outputs have origins",
+        ),
+    ],
+)
+def test_more_that_does_not_fit_is_named(op: str, attrs: dict, shapes: list, error: type, said: str) -> None:
+    with pytest.raises(error, match=rf"layer 0 'it' .*{said}"):
+        run(op, attrs, [np.ones(shape, np.float32) for shape in shapes], shapes[0])

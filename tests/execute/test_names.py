@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import mlinspect as mi
+from mlinspect import ir
+from mlinspect.execute.names import tensor_among
 
 IMAGE = mi.samples.digits().images[:1, ..., None].astype(np.float32) / 16
 
@@ -48,3 +50,12 @@ def test_unknown_names_come_with_what_was_perhaps_meant() -> None:
         session[3.5]
     with pytest.raises(KeyError, match="did you mean 'probability'"):
         opened().trace(IMAGE)["probabilty"]
+
+
+def test_tensors_by_name_are_those_of_the_part_that_is_looked_at() -> None:
+    tensors = {i: ir.Tensor(i, "twin" if i < 2 else "other", 0, "activation", "float32", "", None) for i in range(3)}
+    assert tensor_among(tensors, "twin", parts=(1, 2)) == 1
+    assert tensor_among(tensors, "other") == tensor_among(tensors, 2) == 2
+    for parts in ((), (0, 1)):
+        with pytest.raises(mi.InputError, match=r"tensors \[0, 1\] are all called 'twin': use an id"):
+            tensor_among(tensors, "twin", parts)

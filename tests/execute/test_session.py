@@ -318,6 +318,21 @@ def test_sqnr_against_a_reference(as_trace: bool) -> None:
     assert "dB against the reference" in session.stopped
 
 
+def test_a_reference_of_another_shape_stops_and_one_without_the_tensor_does_not() -> None:
+    session = session_of(opened("digits_cnn.ms"))
+    first, second = (session.network.tensors[layer.outputs[0]] for layer in session.layers[:2])
+    layer = session.run_until(sqnr=35.0, reference={second.name: np.zeros(3, np.float32)})
+    assert layer is session.layers[1]
+    assert session.stopped.endswith("as in the reference")
+    session.reset()
+    ones = np.ones_like(traced("digits_cnn.ms")[first.index])
+    assert session.run_until(sqnr=35.0, reference={first.index: ones}) is session.layers[0]
+
+
+def test_only_quantised_tensors_are_clipped() -> None:
+    assert session_of(opened("digits_cnn.ms")).run_until(clipped=0.0) is None
+
+
 def test_conditions_need_something_to_test() -> None:
     with pytest.raises(mi.InputError, match="no condition"):
         conditions()

@@ -57,3 +57,14 @@ def test_a_constant_that_is_an_output_is_real_in_float_mode(name, constant):
     ):
         assert found["weights"].dtype == np.float32
         np.testing.assert_array_equal(found["weights"], want)
+
+
+def test_bfloat16_is_the_upper_half_of_float32():
+    tensor = ir.Tensor(0, "w", 0, "constant", "bfloat16", "BFloat16", (3,))
+    assert dequantize_array(np.uint16([0x3F80, 0xC020, 0x7F80]), tensor).tolist() == [1, -2.5, np.inf]
+
+
+def test_constants_without_a_grid_are_only_cast():
+    tensor = ir.Tensor(0, "w", 0, "constant", "float16", "Float16", (2,))
+    got = quantize_constant(np.float32([0.5, 1 / 3]), tensor)
+    assert got.tolist() == np.float16([0.5, 1 / 3]).tolist()

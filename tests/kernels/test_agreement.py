@@ -55,5 +55,6 @@ def test_zeros_and_nothing() -> None:
     assert (agreement(zero, one).sqnr_db, agreement(zero, one).cosine) == (-np.inf, 0)
     assert (agreement(zero[:0], one[:0]).equal_share, agreement(zero[:0], one[:0]).mse) == (1, 0)
     assert decibels(1.0, 0.0) == np.inf
+    assert np.isnan([decibels(np.nan, 1.0), decibels(1.0, np.nan)]).all()
     with pytest.raises(ValueError, match="differ"):
         agreement(zero, np.zeros(3))

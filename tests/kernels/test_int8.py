@@ -54,7 +54,7 @@ def test_vendor_broadcasting():
     assert np.array_equal(int8.mul_int8(Y, X, p, q, Affine(0.2, 2)), got)
 
 
-@pytest.mark.parametrize("shape", [(1,), (3,), (1, 1, 1, 3), (1, 1, 2, 3), ()])
+@pytest.mark.parametrize("shape", [(1,), (3,), (1, 1, 1, 3), (1, 1, 2, 3), (2, 1, 2, 3), ()])
 def test_broadcasting_of_trailing_axes_is_the_usual_one(shape):
     b = np.resize(B, shape).astype(np.int8)
     full = np.ascontiguousarray(np.broadcast_to(b, X.shape))

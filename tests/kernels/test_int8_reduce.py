@@ -106,8 +106,9 @@ def test_vendor_l2_norm():
     assert got.ravel().tolist() == [-105, -52, 52, 127, 0, 0, -90, 85, 32, -128, 0, 0]
 
 
-def test_l2_norm_is_the_real_one():
-    x = np.random.default_rng(0).integers(-128, 128, (5, 7)).astype(np.int8)
+@pytest.mark.parametrize("length", [7, 20000])  # the squares of 20000 add up to more than 2**26
+def test_l2_norm_is_the_real_one(length):
+    x = np.random.default_rng(0).integers(-128, 128, (5, length)).astype(np.int8)
     centred = x - 4.0
     want = 128 * centred / np.sqrt((centred**2).sum(1, keepdims=True))
     assert np.abs(int8_reduce.l2_normalize_int8(x, 4) - want).max() < 0.51

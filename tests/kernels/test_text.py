@@ -21,6 +21,20 @@ def test_fingerprints_of_the_farmhash_library(repeats, want):
     assert text.fingerprint64(b"mlinspect " * repeats) == want
 
 
+@pytest.mark.parametrize(
+    ("short", "want"),
+    [
+        (b"", 0x9AE16A3B2F90404F),
+        (b"a", 12917804110809363939),
+        (b"abc", 2640714258260161385),
+        (b"hello", 13009744463427800296),
+    ],
+)
+def test_fingerprints_of_a_few_bytes(short, want):
+    """Up to 3 and up to 7 bytes have branches of their own."""
+    assert text.fingerprint64(short) == want
+
+
 def test_fingerprints_of_words_are_those_of_their_bytes():
     words = np.random.default_rng(0).integers(0, 2**63, 50).astype(np.uint64)
     want = [text.fingerprint64(int(word).to_bytes(8, "little")) for word in words]
