@@ -115,7 +115,7 @@ class Bridge:
 
     def __init__(self, a: ir.Network, b: ir.Network, modes: tuple[str, str], sample: Sample) -> None:
         self.networks, self.modes = (a, b), modes
-        points = self._behind_casts(with_outputs(a, b, match(a, b)))
+        points = self._behind_casts(with_outputs(a, b, match(a, b, modes)))
         self.points, self.layouts, self.shapes = self._alike(points, sample)
         self.sides = tuple(
             Side(network, mode, [(point.a, point.b)[i] for point in self.points])

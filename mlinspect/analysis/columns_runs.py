@@ -25,7 +25,7 @@ COLUMNS: dict[str, list[Row]] = {
         ("name_a", "str", "", "the layer's name in a"),
         ("name_b", "str", "", "the layer's name in b"),
         ("kind", "category", "", "the operator in the vocabulary that both formats share"),
-        ("tensor_a", "Int64", "tensor id", "tensor of a, behind all that b does in one layer"),
+        ("tensor_a", "Int64", "tensor id", "tensor of a, behind all that b does in one layer or stored range"),
         ("tensor_b", "Int64", "tensor id", "tensor of b"),
         ("shape_a", "object", "elements", "shape in a"),
         ("shape_b", "object", "elements", "shape in b"),
@@ -34,7 +34,7 @@ COLUMNS: dict[str, list[Row]] = {
         ("threshold_db", "float64", "dB", "what sqnr_db should not be below"),
         ("divergent", "bool", "", "sqnr_db is below the threshold, or the values cannot be compared"),
         ("first", "bool", "", "the first divergent layer in the order of execution: look here"),
-        ("note", "str", "", "other layout, other shape, layers that only one of the two has, what a dump lacks"),
+        ("note", "str", "", "layers behind it that are judged with it, other layout, what only one of the two has"),
     ],
     "blame": [
         ("layer", "Int64", "layer id", "index: layer of the quantised model"),
@@ -56,7 +56,7 @@ COLUMNS: dict[str, list[Row]] = {
             "all rows add up to 1; negative where it cancels others",
         ),
         ("samples", "int64", "", "inputs that were run"),
-        ("folded", "str", "", "layers whose errors count here, too, as the reference does all in one layer"),
+        ("folded", "str", "", "layers whose errors count here, too, as one of the two does all in one layer or range"),
     ],
     "sensitivity": [
         ("layer", "Int64", "layer id", "index: layer of the model"),

@@ -122,7 +122,7 @@ def compare(
     (['stem', '/stem/Conv'], False)
     """
     one, other = operands(a, b, modes)
-    points = with_outputs(one.network, other.network, match(one.network, other.network))
+    points = with_outputs(one.network, other.network, match(one.network, other.network, (one.mode, other.mode)))
     samples = [Sample()]
     if one.runs is not None or other.runs is not None:
         samples = samples_of(one, other, inputs)
@@ -204,6 +204,9 @@ class Pair:
         self.threshold = UNLIKE if a.scheme != b.scheme else ALIKE if quantized else FLOATS
         self.missing = self.failed = ""
         self.notes = [note for note in (a.notes.get(point.a), b.notes.get(point.b)) if note]
+        folded = [side.network.layers[i].name for side, ids in zip((a, b), point.folded, strict=True) for i in ids]
+        if folded:
+            self.notes.append(f"behind {', '.join(map(repr, dict.fromkeys(folded)))}")
 
     def add(self, a: np.ndarray | None, b: np.ndarray | None) -> None:
         """Compare the values of one sample."""

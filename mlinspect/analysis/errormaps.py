@@ -226,7 +226,7 @@ def _values(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Real values of both sides for each sample, channels last."""
     one, other = operands(a, b, modes)
-    point = _point(one.network, match(one.network, other.network), layer)
+    point = _point(one.network, match(one.network, other.network, (one.mode, other.mode)), layer)
     samples = [Sample()]
     if one.runs is not None or other.runs is not None:
         samples = samples_of(one, other, inputs)
@@ -245,9 +245,11 @@ def _values(
 
 
 def _point(network: ir.Network, points: list[Point], layer: int | str) -> Point:
-    found = [p for p in points if p.layer_a is not None and layer in (p.layer_a, network.layers[p.layer_a].name)]
+    # a layer, or one behind it that is judged with it
+    known = [(p, i) for p in points if p.layer_a is not None for i in (p.layer_a, *p.folded[0])]
+    found = [p for p, i in known if layer in (i, network.layers[i].name)]
     if not found:
-        names = [network.layers[p.layer_a].name for p in points if p.layer_a is not None]
+        names = [network.layers[i].name for _, i in known]
         raise InputError(f"no layer {layer!r} that both sides have{near(layer, names)}")
     return found[0]
 

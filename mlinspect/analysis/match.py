@@ -6,6 +6,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from mlinspect import ir
+from mlinspect.analysis.operands import grid
 from mlinspect.analysis.pairs import matched_constants
 
 # kinds that compute the same; any other kind is a family of its own
@@ -18,7 +19,9 @@ PASSING = {"reshape", "flatten", "squeeze", "unsqueeze", "expand_dims", "transpo
 _WEIGHTED = ("conv2d", "depthwise_conv2d", "conv2d_transpose", "conv3d", "fully_connected", "matmul")
 _FOLDED = ("batch_norm", "scale", "add", "sub", "mul", "div")  # into the weights and bias before them
 _NOTHING = (None, "NO_ACTIVATION")
-_ANYTHING = ("stand_in", "custom", "unknown")  # may stand for any other kind
+# the least that activations give that only clip: a number, or the attribute that holds it
+_LEAST = {"ReLu": 0.0, "BoundedReLu": "b", "RELU": 0.0, "RELU6": 0.0, "RELU1": -1.0, "HARD_TANH": "min_val"}
+_ANYTHING = ("stand_in", "custom", "unknown")  # may stand for any other kind that computes
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +36,8 @@ class Point:
         The layers that were paired, None for inputs.
     matched : {"input", "name", "weights", "structure", "output"}
     folded : tuple of tuple of int
-        What one format folds into a layer, the other may compute in layers behind it: their indices in `a` and in `b`.
-        The tensor is then that of the last of them.
+        What one network folds into a layer (or into the range that its output is stored in), the other may compute in
+        layers behind it: their indices in `a` and in `b`. The tensor is then that of the last of them.
     """
 
     a: int
@@ -45,11 +48,14 @@ class Point:
     folded: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
 
 
-def match(a: ir.Network, b: ir.Network) -> list[Point]:
+def match(a: ir.Network, b: ir.Network, modes: tuple[str, str] = ("float", "float")) -> list[Point]:
     """Pair the tensors of two networks' main graphs, in the order of the first.
 
     Layers of one name come first; then those whose weights are alike; then those whose operands are paired and that
     compute the same kind of thing of the same size; then, in order, the others that do.
+
+    TensorFlow Lite stores a layer in the range of the ReLU behind it: run as the vendor does, the quantised layer clips
+    what the float one still gives. Where one of the two does so in its mode, they are paired behind the activation.
     """
     layers_a, layers_b = _layers(a), _layers(b)
     pairs = _by_name(layers_a, layers_b)
@@ -62,14 +68,16 @@ def match(a: ir.Network, b: ir.Network) -> list[Point]:
         Point(one.tensor, other.tensor, None, None, "input")
         for one, other in paired_ports(a.graphs[0].inputs, b.graphs[0].inputs)
     ]
-    paired_a, paired_b = {one for one, _ in pairs}, {other for _, other in pairs}
     readers_a, readers_b = _readers(a), _readers(b)
+    clipped, behind_them = _clipped((a, b), modes, (readers_a, readers_b), pairs)
+    pairs = {pair: how for pair, how in pairs.items() if pair not in behind_them}
+    paired_a, paired_b = {one for one, _ in pairs}, {other for _, other in pairs}
     order = {layer.index: i for i, layer in enumerate(layers_a)}
     for (i, j), how in sorted(pairs.items(), key=lambda item: order[item[0][0]]):
         one, other = a.layers[i], b.layers[j]
-        fused_a, fused_b = _fused(one), _fused(other)
-        ends_a, folded_a = _ends(a, one, readers_a, paired_a, fused_b and not fused_a)
-        ends_b, folded_b = _ends(b, other, readers_b, paired_b, fused_a and not fused_b)
+        fused_a, fused_b, both = _fused(one), _fused(other), (i, j) in clipped
+        ends_a, folded_a = _ends(a, one, readers_a, paired_a, both or (fused_b and not fused_a))
+        ends_b, folded_b = _ends(b, other, readers_b, paired_b, both or (fused_a and not fused_b))
         points += [Point(x, y, i, j, how, (folded_a, folded_b)) for x, y in zip(ends_a, ends_b, strict=False)]
     return points
 
@@ -250,20 +258,76 @@ class _Roots:
 
 def _alike(a: ir.Network, one: ir.Layer, b: ir.Network, other: ir.Layer) -> bool:
     (kind, size), (other_kind, other_size) = _sign(a, one), _sign(b, other)
-    return size == other_size and (kind == other_kind or not {kind, other_kind}.isdisjoint(_ANYTHING))
+    kinds = {kind, other_kind}
+    return size == other_size and (len(kinds) == 1 or not (kinds.isdisjoint(_ANYTHING) or kinds & PASSING))
 
 
 def _readers(network: ir.Network) -> dict[int, list[ir.Layer]]:
+    """Who reads each tensor; nobody is told of the network's outputs, which others read as well."""
     found: dict[int, list[ir.Layer]] = {}
     for layer in network.graphs[0].layers:
         for tensor in layer.inputs if layer.kind not in _NO_LAYERS else ():
             found.setdefault(tensor, []).append(layer)
+    for port in network.graphs[0].outputs:
+        found.pop(port.tensor, None)
     return found
 
 
 def _fused(layer: ir.Layer) -> bool:
     """The layer has an activation of its own."""
     return layer.kind != "activation" and layer.attrs.get("activation_type") not in _NOTHING
+
+
+Pairs = set[tuple[int, int]]
+
+
+def _clipped(
+    networks: tuple[ir.Network, ir.Network],
+    modes: tuple[str, str],
+    readers: tuple[dict[int, list[ir.Layer]], ...],
+    pairs: dict[tuple[int, int], str],
+) -> tuple[Pairs, Pairs]:
+    """Pairs of which one layer is stored in the range of the other's activation; the pairs of activations behind."""
+    found: Pairs = set()
+    activations: Pairs = set()
+    taken = [{pair[side] for pair in pairs} for side in (0, 1)]
+    for pair in pairs:
+        layers = [network.layers[i] for network, i in zip(networks, pair, strict=True)]
+        ends = [_ends(*side, False)[0] for side in zip(networks, layers, readers, taken, strict=True)]
+        after = [_activation(tensors, r) for tensors, r in zip(ends, readers, strict=True)]
+        clips = [
+            modes[side] != "float" and _in_range(networks[side].tensors[ends[side][0]], after[1 - side])
+            for side in (0, 1)
+        ]
+        if clips[0] == clips[1] or any(map(_fused, layers)):
+            continue
+        first, second = (-1 if layer is None else layer.index for layer in after)
+        if (first, second) in pairs:
+            activations.add((first, second))
+        elif (first, second)[clips[0]] in taken[clips[0]]:
+            continue  # the other's activation has a partner elsewhere
+        found.add(pair)
+    return found, activations
+
+
+def _activation(tensors: Sequence[int], readers: dict[int, list[ir.Layer]]) -> ir.Layer | None:
+    """The activation that alone reads what a layer gives."""
+    following = readers.get(tensors[0], []) if len(tensors) == 1 else []
+    return following[0] if len(following) == 1 and following[0].kind == "activation" else None
+
+
+def _in_range(tensor: ir.Tensor, activation: ir.Layer | None) -> bool:
+    """Whether a tensor's range begins where an activation clips, give or take a sixteenth of it."""
+    q, limits = tensor.quantization, grid(tensor)
+    if activation is None or q is None or limits is None or len(q.scale) != 1 or len(q.zero_point) != 1:
+        return False
+    attrs = activation.attrs
+    least = _LEAST.get(str(attrs.get("activationFunction") or attrs.get("activation_type")))
+    if least is None:
+        return False
+    least = float(attrs.get(least, 0)) if isinstance(least, str) else least
+    below = q.zero_point[0] + least / q.scale[0] - limits[0]  # steps that the activation never gives
+    return bool(below <= (limits[1] - limits[0]) / 16)
 
 
 def _ends(

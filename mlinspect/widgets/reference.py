@@ -35,7 +35,7 @@ class Reference(Mapping[int, np.ndarray]):
     def __init__(self, session: Session, model: Any, source: Any, inputs: Inputs) -> None:
         self._session = session
         one, other = operands(model, source, ("vendor", "vendor"))
-        points = match(one.network, other.network)
+        points = match(one.network, other.network, (one.mode, other.mode))
         self._network = other.network
         self._pairs = {point.a: point.b for point in points}
         sample = split(model.network, inputs)[0] if other.runs is not None else Sample()

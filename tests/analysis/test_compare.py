@@ -12,6 +12,7 @@ import pytest
 
 import mlinspect as mi
 from mlinspect import ir
+from mlinspect.analysis.blame import blame
 from mlinspect.analysis.compare import compare
 from mlinspect.analysis.layouts import best_layout, layouts
 
@@ -432,3 +433,45 @@ def test_inputs_and_outputs_go_by_name(turned: bool) -> None:
         pairs = dict(zip(table.name_a, table.name_b, strict=True))
         assert pairs == {"p": "p", "q": "q", "armnn less": "mslite less", "armnn more": "mslite more"}
         assert (mi.blame(a, b, inputs, progress=False).mse == 0).all()
+
+
+# --- activations in the range of what is stored -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("net", "layers"), [("ds_cnn", 13), ("mobilenet_v1", 31)])
+def test_layers_stored_in_the_range_of_their_relu_are_judged_behind_it(opened, golden, net: str, layers: int) -> None:
+    """As TensorFlow Lite makes them: the int8 convolution clips what the float one still gives."""
+    a, b = opened(f"{net}_f32.armnn"), opened(f"{net}_int8.armnn")
+    arrays = golden("armnn-nets.zip").arrays(f"{net}_f32.npz")
+    image = next(array for name, array in arrays.items() if name.startswith("in_"))
+    table = compare(a, b, image).sort_index()
+    assert len(table) == layers
+    assert not table.divergent.any()
+    assert (table.sqnr_db > 38).all()
+    behind = table[table.note.str.startswith("behind")]
+    assert set(a.layers.name[a.layers.kind == "activation"]) == {
+        name for note in behind.note for name in note.removeprefix("behind ").replace("'", "").split(", ")
+    } & set(a.layers.name)
+    # the same the other way round, and against the model's own float mode, which does not clip
+    assert not compare(b, a, image).divergent.any()
+    assert not compare(b, "float", image).divergent.any()
+
+
+STORED_IN_RANGE: dict[str, Change] = {
+    "scale of the weights": quantization(1, scale=lambda s: s * 2),
+    "bias dropped": constant(2, lambda b: b * 0),
+    "scale of the output": quantization(None, scale=lambda s: s / 4),
+    "activation": lambda network, name: quantization(None, scale=lambda s: s / 4)(network, f"{name}:RELU"),
+}
+
+
+@pytest.mark.parametrize("layer", ["Conv2D:0:0", "DepthwiseConv2D:0:7"])
+@pytest.mark.parametrize("fault", STORED_IN_RANGE)
+def test_faults_in_layers_stored_in_the_range_of_their_relu_are_found(opened, fault: str, layer: str) -> None:
+    a, good = opened("ds_cnn_f32.armnn"), opened("ds_cnn_int8.armnn")
+    broken = mi.Model(STORED_IN_RANGE[fault](good.network, layer))
+    table = compare(a, broken, inputs_of(a))
+    assert table[table["first"]].name_a.tolist() == [layer], table.sort_index()
+    blamed = blame(broken, a, inputs_of(a), shares=False, progress=False)
+    assert blamed.name[blamed.own_db.idxmin()] == layer
+    assert f"{layer}:RELU" in blamed.folded[blamed.own_db.idxmin()]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import mlinspect as mi
 from mlinspect import ir
 from mlinspect.analysis.compare import compare
+from mlinspect.analysis.errormaps import error_channels
 from mlinspect.analysis.match import match
 from mlinspect.analysis.samples import split
 from mlinspect.execute import registry
@@ -102,6 +104,89 @@ def test_a_real_network_in_both_formats(models, monkeypatch: pytest.MonkeyPatch)
     assert (table.sqnr_db.dropna() > 100).all()
     assert len(table.layer_b.dropna()) == len(b.layers)
     assert "StandIn:0:1:6" in set(table[table.name_b == "PRELU-1"].name_a)
+
+
+def test_what_stands_for_anything_is_not_paired_with_a_cast() -> None:
+    a = chain(("c", "conv2d"), ("s", "stand_in"), ("d", "conv2d"))
+    b = chain(("c", "conv2d"), ("x", "dequantize"), ("p", "prelu"), ("y", "quantize"), ("d", "conv2d"))
+    assert names(a, b) == [("c", "c", "name"), ("s", "p", "structure"), ("d", "d", "name")]
+    assert ("s", "c2", "structure") not in names(a, chain(("c", "conv2d"), ("c2", "cast"), ("d", "conv2d")))
+    turned = [(other, one) for one, other, _ in names(b, a)]
+    assert turned == [(one, other) for one, other, _ in names(a, b)]
+
+
+def relu_net(
+    quantized: bool, function: str = "ReLu", zero_point: int = 0, relu: bool = True, **bounds: float
+) -> ir.Network:
+    """x -> dense -> relu -> tanh -> y; quantised, with the dense layer's zero point as given."""
+    coding = {"scale": 1 / 16, "dtype": "uint8"} if quantized else {}
+    net = mi.build.armnn().input(
+        "x", (1, 4), "uint8" if quantized else "float32", **coding and {"scale": 1 / 16, "zero_point": 128}
+    )
+    weights = np.eye(4, dtype=np.float32)
+    if quantized:
+        weights = mi.build.quantized((weights * 16).astype(np.uint8), 1 / 16)
+    net = net.layer("FullyConnected", "dense", weights=weights, **coding and coding | {"zero_point": zero_point})
+    if relu:
+        net = net.layer("Activation", "relu", activationFunction=function, **bounds, **coding)
+    return (
+        net.layer("Activation", "tanh", activationFunction="TanH", a=1.0, b=1.0, **coding).output("y").model().network
+    )
+
+
+VENDOR = ("vendor", "vendor")
+
+
+@pytest.mark.parametrize(
+    ("changes", "folded"),
+    [
+        ({}, True),
+        ({"function": "BoundedReLu", "a": 6.0, "b": 0.0}, True),
+        ({"function": "BoundedReLu", "a": 1.0, "b": -1.0, "zero_point": 16}, True),
+        ({"zero_point": 3}, True),  # a few steps below what the ReLU gives are no range for a convolution
+        ({"zero_point": 100}, False),
+        ({"function": "BoundedReLu", "a": 1.0, "b": -1.0, "zero_point": 100}, False),
+        ({"function": "LeakyReLu", "a": 0.1}, False),
+    ],
+)
+def test_an_activation_in_a_stored_range_is_folded(changes: dict, folded: bool) -> None:
+    a, b = relu_net(False, **{**changes, "zero_point": 0}), relu_net(True, **changes)
+    for one, other, modes in ((a, b, VENDOR), (b, a, VENDOR), (b, b, ("vendor", "float")), (b, b, ("float", "vendor"))):
+        points = match(one, other, modes)
+        assert len(points) == (3 if folded else 4)
+        dense = points[1]
+        assert (one.layers[dense.layer_a].name, other.layers[dense.layer_b].name) == ("dense", "dense")
+        assert one.tensors[dense.a].name == other.tensors[dense.b].name == ("relu" if folded else "dense")
+        assert [len(layers) for layers in dense.folded] == ([1, 1] if folded else [0, 0])
+    # where both clip, or neither, each layer is a pair of its own
+    for pair in ((a, a, VENDOR), (b, b, VENDOR), (a, b)):
+        assert len(match(*pair)) == 4
+
+
+def test_the_activation_may_be_missing_where_the_range_does_its_work() -> None:
+    a, b = relu_net(False), relu_net(True, relu=False)
+    _, dense, _ = match(a, b, VENDOR)
+    assert (a.tensors[dense.a].name, b.tensors[dense.b].name, dense.folded[1]) == ("relu", "dense", ())
+    x = np.float32([[-1, -0.5, 0.5, 1]])
+    assert not compare(mi.Model(a), mi.Model(b), x).divergent.any()
+
+
+def test_error_maps_take_the_names_of_layers_judged_with_another() -> None:
+    models = mi.Model(relu_net(False)), mi.Model(relu_net(True))
+    x = np.float32([[-1, -0.52, 0.52, 1]])
+    tables = [error_channels(*models, name, x) for name in ("dense", "relu")]
+    pd.testing.assert_frame_equal(*tables)
+    assert (tables[0].max_abs > 0).tolist() == [False, False, True, False]
+
+
+def test_a_tensor_that_others_read_is_judged_before_the_activation() -> None:
+    def with_output(network: ir.Network) -> ir.Network:
+        graph = network.graphs[0]
+        dense = next(layer for layer in graph.layers if layer.name == "dense")
+        return replace(network, graphs=(replace(graph, outputs=(*graph.outputs, ir.Port("z", dense.outputs[0]))),))
+
+    a, b = with_output(relu_net(False)), with_output(relu_net(True))
+    assert [len(p.folded[0]) for p in match(a, b, VENDOR)] == [0, 0, 0, 0]
 
 
 def test_layers_of_another_size_are_not_paired_by_structure() -> None:
