@@ -69,6 +69,7 @@ Extend
 Errors: all are of the kind mi.MlinspectError
     mi.ModelFormatError           the file is no such model, or damaged: at which byte, in which field
     mi.InputError                 what was passed to a method is not what the model wants
+    mi.NotFoundError              no tensor, table, rule or sample is called so: an InputError, and a KeyError, too
     mi.UnsupportedError           the model is sound, but a layer has no arithmetic here
     mi.ExecutionError             a layer could not be computed
     mi.SchemaError                a schema, or a record to be written by it, does not make sense
@@ -86,6 +87,7 @@ from mlinspect.errors import (
     InputError,
     MlinspectError,
     ModelFormatError,
+    NotFoundError,
     SchemaError,
     UnsupportedError,
 )
@@ -110,6 +112,7 @@ __all__ = [
     "MlinspectError",
     "Model",
     "ModelFormatError",
+    "NotFoundError",
     "SchemaError",
     "UnsupportedError",
     "blame",

@@ -105,7 +105,7 @@ def with_constant(network: ir.Network, tensor: int | str, array: np.ndarray, *, 
     >>> int(mi.Model(changed).weights["head.bias"].any())
     0
     """
-    old = _tensor(network, tensor)
+    old = find_tensor(network, tensor)
     if old.data is None:
         raise InputError(f"tensor {old.index} {old.name!r} is not a constant: its role is {old.role}")
     array = np.asarray(array)
@@ -178,7 +178,7 @@ def with_quant(
     >>> with_quant(network, tensor, zero_point=3).tensors[tensor].quantization.zero_point
     array([3])
     """
-    old = _tensor(network, tensor)
+    old = find_tensor(network, tensor)
     q = old.quantization
     if numpy_dtype(old).kind not in "iu" or old.dtype == "int64":
         raise InputError(f"tensor {old.name!r} is of type {old.vendor_dtype}, which holds no quantised values")
@@ -370,7 +370,7 @@ def rename(
     }
     found = dict(network.tensors)
     for key, name in (tensors or {}).items():
-        old = _tensor(network, key)
+        old = find_tensor(network, key)
         found[old.index] = replace(old, name=str(name))
     if network.format == "armnn":
         for layer in new_layers.values():
@@ -428,13 +428,6 @@ def with_input_shape(network: ir.Network, shapes: Shapes) -> ir.Network:
 
 
 # ---- shared ----------------------------------------------------------------------------------------------------------
-
-
-def _tensor(network: ir.Network, key: int | str) -> ir.Tensor:
-    try:
-        return find_tensor(network, key)
-    except KeyError as error:
-        raise InputError(str(error.args[0])) from None
 
 
 def _users(network: ir.Network, tensor: int) -> set[int]:

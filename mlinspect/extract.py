@@ -83,10 +83,7 @@ def _tensors(network: ir.Network, keys: Sequence[int | str] | None, ports: Seque
     if isinstance(keys, str | int):
         raise InputError(f"inputs and outputs are lists of tensors, not {keys!r}")
     by_port = {port.name: port.tensor for port in ports}
-    try:
-        return list(dict.fromkeys(by_port[key] if key in by_port else find_tensor(network, key).index for key in keys))
-    except KeyError as error:
-        raise InputError(str(error.args[0])) from None
+    return list(dict.fromkeys(by_port[key] if key in by_port else find_tensor(network, key).index for key in keys))
 
 
 def _between(graph: ir.Graph, given: Sequence[int], wanted: Sequence[int]) -> tuple[list[ir.Layer], set[int]]:

@@ -6,6 +6,7 @@ import pandas as pd
 
 from mlinspect import tables
 from mlinspect.analysis import columns, columns_runs
+from mlinspect.errors import NotFoundError
 
 COLUMNS = tables.COLUMNS | columns.COLUMNS | columns_runs.COLUMNS
 
@@ -26,7 +27,7 @@ def describe(table: str | None = None) -> pd.DataFrame:
 
     Raises
     ------
-    KeyError
+    NotFoundError
         There is no such table.
 
     Examples
@@ -38,5 +39,5 @@ def describe(table: str | None = None) -> pd.DataFrame:
         rows = [(name, *row) for name, declared in COLUMNS.items() for row in declared]
         return pd.DataFrame(rows, columns=["table", "column", "dtype", "unit", "meaning"])
     if table not in COLUMNS:
-        raise KeyError(f"no table {table!r}; the tables are {', '.join(COLUMNS)}")
+        raise NotFoundError(f"no table {table!r}; the tables are {', '.join(COLUMNS)}")
     return pd.DataFrame(COLUMNS[table], columns=["column", "dtype", "unit", "meaning"])

@@ -381,7 +381,7 @@ class Model(Changes):
 
         Raises
         ------
-        KeyError
+        NotFoundError
             There is no such rule; :func:`mlinspect.analysis.lint.rules` lists them.
 
         Examples

@@ -6,6 +6,7 @@ import pandas as pd
 from pandas.io.formats.style import Styler
 
 from mlinspect.colours import colour
+from mlinspect.errors import NotFoundError
 from mlinspect.glossary import COLUMNS
 
 
@@ -35,7 +36,7 @@ def style(frame: pd.DataFrame, table: str | None = None) -> Styler:
 
     Raises
     ------
-    KeyError
+    NotFoundError
         No such table.
 
     Examples
@@ -55,5 +56,5 @@ def _rows(frame: pd.DataFrame, table: str | None) -> list[tuple[str, str, str, s
         has = {str(name) for name in [*frame.columns, *frame.index.names]}
         table = max(COLUMNS, key=lambda name: len(has & {row[0] for row in COLUMNS[name]}))
     if table not in COLUMNS:
-        raise KeyError(f"no table {table!r}; the tables are {', '.join(COLUMNS)}")
+        raise NotFoundError(f"no table {table!r}; the tables are {', '.join(COLUMNS)}")
     return COLUMNS[table]

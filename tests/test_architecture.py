@@ -16,7 +16,7 @@ ROOMS = {
     "errors": [],
     "html": [],
     "ir": ["errors"],
-    "samples": [],
+    "samples": ["errors"],
     "flatbuffer": ["errors"],
     "kernels": ["errors"],
     "formats": ["errors", "flatbuffer", "ir"],
@@ -37,8 +37,8 @@ ROOMS = {
     "analysis": ["colours", "constants", "errors", "execute", "html", "ir", "kernels", "macs", "tables"],
     "plot": ["analysis", "constants", "errors", "execute", "ir", "macs", "tables"],
     "report": ["analysis", "card", "html", "plot", "tables"],
-    "glossary": ["analysis", "tables"],
-    "styling": ["colours", "glossary"],
+    "glossary": ["analysis", "errors", "tables"],
+    "styling": ["colours", "errors", "glossary"],
     "widgets": ["analysis", "card", "constants", "errors", "execute", "html", "ir", "kernels", "tables"],
 }
 ROOMS["model"] = [*ROOMS, "flatbuffer", "formats"]

@@ -14,6 +14,7 @@ import pandas as pd
 from mlinspect import ir
 from mlinspect.analysis.dump_files import Entry, Shapes, read_files
 from mlinspect.analysis.operands import network_of
+from mlinspect.errors import NotFoundError
 from mlinspect.execute.values import numpy_dtype
 from mlinspect.macs import count_elements
 
@@ -103,7 +104,7 @@ class Dump(Mapping[str, np.ndarray]):
     def __getitem__(self, name: str) -> np.ndarray:
         found = [entry.array for entry in self.entries if entry.name == name]
         if not found:
-            raise KeyError(f"no tensor {name!r} in the dump")
+            raise NotFoundError(f"no tensor {name!r} in the dump")
         return found[-1]
 
     def __iter__(self) -> Iterator[str]:

@@ -10,7 +10,7 @@ from mlinspect.analysis.columns import frame
 from mlinspect.analysis.findings import result
 from mlinspect.analysis.operands import network_of
 from mlinspect.analysis.rule import RULES, SEVERITIES, Look
-from mlinspect.errors import near
+from mlinspect.errors import NotFoundError, near
 
 
 def lint(model: Any, rules: Iterable[str] | None = None) -> pd.DataFrame:
@@ -29,7 +29,7 @@ def lint(model: Any, rules: Iterable[str] | None = None) -> pd.DataFrame:
 
     Raises
     ------
-    KeyError
+    NotFoundError
         When there is no such rule; the message says which there are.
 
     Examples
@@ -44,7 +44,7 @@ def lint(model: Any, rules: Iterable[str] | None = None) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for name in RULES if rules is None else [rules] if isinstance(rules, str) else rules:
         if name not in RULES:
-            raise KeyError(f"no rule {name!r}{near(name, RULES)}; the rules are {', '.join(sorted(RULES))}")
+            raise NotFoundError(f"no rule {name!r}{near(name, RULES)}; the rules are {', '.join(sorted(RULES))}")
         asked = RULES[name]
         rows += [
             {"rule": name, "severity": asked.severity, "fix": asked.fix} | finding._asdict()

@@ -13,6 +13,7 @@ from tqdm.auto import tqdm
 from mlinspect import ir
 from mlinspect.analysis.columns import COLUMNS, frame
 from mlinspect.analysis.operands import Use, by_channel, grid, network_of, parameters_fit, real_rows, uses
+from mlinspect.errors import InputError
 
 _BLOCK = 1 << 17  # elements at a time: half a megabyte of float32 stays in the second cache
 _MOST_BINS = 1 << 18  # counters at a time
@@ -52,7 +53,7 @@ def stats(model: Any, by: str = "tensor") -> pd.DataFrame:
     [-1.0, 3.0, 0.5, 1.5]
     """
     if by not in ("tensor", "channel"):
-        raise ValueError(f"by={by!r} is unknown: use 'tensor' or 'channel'")
+        raise InputError(f"by={by!r} is unknown: use 'tensor' or 'channel'")
     network = network_of(model)
     readers = uses(network)
     found = [tensor for _, tensor in sorted(network.tensors.items()) if tensor.data is not None]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.errors import near
+from mlinspect.errors import InputError, near
 from mlinspect.execute import registry
 from mlinspect.execute.engine import STEP_LIMIT, Compute, Program, plan
 
@@ -37,11 +37,11 @@ class Programs:
 
         Raises
         ------
-        ValueError
+        InputError
             Unknown mode.
         """
         if mode not in MODES:
-            raise ValueError(f"mode {mode!r} is unknown: use one of {', '.join(map(repr, MODES))}{near(mode, MODES)}")
+            raise InputError(f"mode {mode!r} is unknown: use one of {', '.join(map(repr, MODES))}{near(mode, MODES)}")
         if self._registry != registry.changes():  # an operator was registered since
             self._registry = registry.changes()
             self._binders.clear()

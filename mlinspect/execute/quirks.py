@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
+from mlinspect.errors import InputError
+
 # operator, what the runtime does, whether mode="vendor" does the same ("followed": bit for bit or within rounding)
 MSLITE: tuple[tuple[str, str, str], ...] = (
     ("Activation", "tanh is a quotient of polynomials: off by up to 1e-4, exactly 1 beyond 5", "followed"),
@@ -123,7 +125,7 @@ def quirks(model_format: str = "mslite") -> pd.DataFrame:
 
     Raises
     ------
-    ValueError
+    InputError
         Unknown format.
 
     Examples
@@ -133,5 +135,5 @@ def quirks(model_format: str = "mslite") -> pd.DataFrame:
     'ignores its activation'
     """
     if model_format not in _TABLES:
-        raise ValueError(f"unknown format {model_format!r}: use one of {', '.join(_TABLES)}")
+        raise InputError(f"unknown format {model_format!r}: use one of {', '.join(_TABLES)}")
     return pd.DataFrame(_TABLES[model_format], columns=["op", "what", "vendor_mode"])

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.errors import UnsupportedError, near
+from mlinspect.errors import InputError, UnsupportedError, near
 
 Result = np.ndarray | tuple[Any, ...]
 Function = Callable[..., Result]
@@ -141,7 +141,7 @@ def register_op(
     """
     formats = ("armnn", "mslite")
     if model_format not in formats:
-        raise ValueError(
+        raise InputError(
             f"unknown format {model_format!r}: use one of {', '.join(formats)}{near(model_format, formats)}"
         )
 

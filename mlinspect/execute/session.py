@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlinspect import html, ir
-from mlinspect.errors import InputError
+from mlinspect.errors import InputError, NotFoundError
 from mlinspect.execute.conditions import Condition, Result, conditions, real_values, with_known_names
 from mlinspect.execute.control import Jump
 from mlinspect.execute.engine import Program, Step, advance
@@ -336,14 +336,14 @@ class Session:
                     values = self._state_at(position + 1).values  # type: ignore[assignment]
                     break
         if index not in values:
-            raise KeyError(f"tensor {key!r} has not been computed at position {self.position}")
+            raise NotFoundError(f"tensor {key!r} has not been computed at position {self.position}")
         return _read_only(values[index])
 
     def __contains__(self, key: object) -> bool:
         """Whether a tensor can be had at this position."""
         try:
             self[key]  # type: ignore[index]
-        except (KeyError, InputError):
+        except InputError:
             return False
         return True
 
@@ -371,7 +371,7 @@ class Session:
             row: dict[str, Any] = {"watch": name, "tensor": index, "shape": None}
             try:
                 real = real_values(self[index], self.network.tensors[index])
-            except KeyError:
+            except NotFoundError:
                 rows.append(row)
                 continue
             row["shape"] = real.shape

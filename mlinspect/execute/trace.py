@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from mlinspect import html, ir
-from mlinspect.errors import near
+from mlinspect.errors import NotFoundError, near
 from mlinspect.execute.ports import output_names
 from mlinspect.execute.values import dequantize_array
 
@@ -44,14 +44,14 @@ class Trace(Mapping[int | str, np.ndarray]):
             found = [i for i in self.values_by_id if self.network.tensors[i].name == key]
             if len(found) != 1:
                 hint = near(key, (self.network.tensors[i].name for i in self.values_by_id))
-                raise KeyError(
+                raise NotFoundError(
                     f"tensors {found} are all called {key!r}: use an id"
                     if found
                     else f"no tensor {key!r} was computed{hint}"
                 )
             key = found[0]
         if key not in self.values_by_id:
-            raise KeyError(f"tensor {key!r} was not computed")
+            raise NotFoundError(f"tensor {key!r} was not computed")
         return self.values_by_id[key]
 
     def __iter__(self) -> Iterator[int]:  # type: ignore[override]

@@ -8,6 +8,7 @@ import numpy as np
 
 from mlinspect.analysis.cost import Cost
 from mlinspect.analysis.cost import cost as make
+from mlinspect.errors import InputError
 from mlinspect.plot.style import BLUE, FAMILY_COLOURS, GREY, MAX_BARS, SKY, VERMILION, axes, bars, family, plain, tidy
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def cost(model: Any, column: str = "macs", ax: Axes | None = None) -> Axes:
     """
     table = model if isinstance(model, Cost) else make(model)
     if column not in table or table[column].dtype.kind not in "iufI":
-        raise ValueError(f"the cost table has no numbers called {column!r}")
+        raise InputError(f"the cost table has no numbers called {column!r}")
     values = table[column].astype("float64").fillna(0)
     total, unknown = values.sum(), int(table[column].isna().sum())
     shown = values[values > 0]

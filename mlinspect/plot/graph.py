@@ -14,6 +14,7 @@ import pandas as pd
 from mlinspect import ir, tables
 from mlinspect.analysis.operands import network_of
 from mlinspect.analysis.rule import SUMS
+from mlinspect.errors import InputError
 from mlinspect.plot.style import CYCLE, FAMILY_COLOURS, GREY, PALE, axes, family, plain, tidy
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ def _ranks(count: int, edges: list[tuple[int, int]]) -> list[int]:
     for a in range(count):
         for b in after[a]:
             if b <= a:
-                raise ValueError("layers are not in order of execution")
+                raise InputError("layers are not in order of execution")
             rank[b] = max(rank[b], rank[a] + 1)
     return rank
 
@@ -331,7 +332,7 @@ def _values(network: ir.Network, color: Any) -> tuple[dict[int, Any], str]:
         table = make(network)
         if color in table:
             return dict(zip(table.index.tolist(), table[color].tolist(), strict=True)), color
-    raise ValueError(f"neither the layers nor their costs have a column {color!r}")
+    raise InputError(f"neither the layers nor their costs have a column {color!r}")
 
 
 def _cost(network: ir.Network) -> pd.DataFrame:

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlinspect.errors import NotFoundError
+
 _HERE = Path(__file__).parent
 
 
@@ -64,7 +66,7 @@ def path(name: str) -> Path:
 
     Raises
     ------
-    KeyError
+    NotFoundError
         When there is no such sample.
 
     Examples
@@ -73,7 +75,7 @@ def path(name: str) -> Path:
     21072
     """
     if name not in names():
-        raise KeyError(f"no sample {name!r}; there are {', '.join(names())}")
+        raise NotFoundError(f"no sample {name!r}; there are {', '.join(names())}")
     return _HERE / name
 
 

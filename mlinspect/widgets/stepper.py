@@ -10,7 +10,7 @@ import numpy as np
 from traitlets import Bool, Int, Unicode, observe
 
 from mlinspect import ir
-from mlinspect.errors import InputError, MlinspectError
+from mlinspect.errors import InputError, MlinspectError, NotFoundError
 from mlinspect.execute.conditions import Condition, Result, conditions
 from mlinspect.execute.ports import Inputs
 from mlinspect.execute.session import Session, find_layer
@@ -322,7 +322,7 @@ class Stepper(LookForm):
             return None
         try:
             array = self.session[tensor.index]
-        except KeyError:  # an operand of a branch that was not taken
+        except NotFoundError:  # an operand of a branch that was not taken
             return None
         wanted = (
             None if self.reference is None or not isinstance(array, np.ndarray) else self.reference.get(tensor.index)
