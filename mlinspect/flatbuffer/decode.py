@@ -212,7 +212,7 @@ class Decoder:
         """
         self._claims -= amount
         if self._claims < 0:
-            raise ModelFormatError("fields lead to the same bytes over and over", position)
+            raise ModelFormatError("too many fields lead to the same bytes", position)
 
     def _target(self, position: int, offset: int) -> int:
         """Where the offset that is stored at ``position`` leads."""
@@ -255,7 +255,9 @@ class Decoder:
         """A string; bytes that are not UTF-8 come out as ``\\xNN``."""
         start, end = self._vector(position, 1)
         if end - start > _MAX_STRING:
-            raise ModelFormatError(f"a string of {end - start} bytes", position)
+            raise ModelFormatError(
+                f"a string of {end - start} bytes: longer than any name, at most {_MAX_STRING} are read", position
+            )
         self._claims -= end - start
         if self._claims < 0:
             self.claim(0, position)
@@ -318,7 +320,7 @@ class Decoder:
                 raise ModelFormatError(f"a {table.name} table runs past the end of the file", position)
             self.tables_read += 1
             if self.tables_read > most_tables or depth > _MAX_DEPTH:
-                raise ModelFormatError("tables refer to each other without end", position)
+                raise ModelFormatError("tables refer to each other in a circle, or too deeply", position)
             record = Record(plan.defaults)
             record.plan = plan
             record.offset = position

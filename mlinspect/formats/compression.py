@@ -98,7 +98,7 @@ def unpack(
     if kind not in _KINDS:
         raise ModelFormatError(f"weights are packed in an unknown way: {kind!r}")
     if not 0 <= count <= _MAX_BYTES // dtype.itemsize:
-        raise ModelFormatError(f"a packed tensor of {count} elements")
+        raise ModelFormatError(f"a packed tensor of {count} elements is larger than a file can be")
     if kind in ("bitpacking", "indexing", "sparse"):
         wanted = "int8" if bits <= 8 else "int16"
         if not 1 <= bits <= 16 or dtype != wanted:
@@ -310,9 +310,9 @@ def _huffman_tree(keys: list[bytes], codes: list[bytes]) -> list[list[int]]:
         try:
             number, path = int(key), [b"01".index(c) for c in code]
         except ValueError:
-            raise ModelFormatError("Huffman table is not made of numbers") from None
+            raise ModelFormatError("a Huffman table is not made of numbers") from None
         if not -128 <= number <= _END_MARK:
-            raise ModelFormatError(f"Huffman key {number}")
+            raise ModelFormatError(f"Huffman key {number} is neither an int8 nor the end mark {_END_MARK}")
         node = 0
         for bit in path[:-1]:
             if tree[node][bit] == 0:
@@ -322,7 +322,7 @@ def _huffman_tree(keys: list[bytes], codes: list[bytes]) -> list[list[int]]:
             if node < 0:
                 break
         if node < 0 or tree[node][path[-1]]:
-            raise ModelFormatError("one Huffman code begins another")
+            raise ModelFormatError("a Huffman code is the beginning of another one")
         tree[node][path[-1]] = -1 - (number + 128)
     return tree
 
@@ -330,10 +330,10 @@ def _huffman_tree(keys: list[bytes], codes: list[bytes]) -> list[list[int]]:
 def _huffman(raw: np.ndarray, *, count: int, dtype: np.dtype, **_: Any) -> np.ndarray:
     parts = raw.tobytes().split(b"#", 2)
     if len(parts) != 3:
-        raise ModelFormatError("Huffman weights without their table")
+        raise ModelFormatError("Huffman weights do not begin with their table")
     keys, codes = parts[0].split(), parts[1].split()
     if len(keys) != len(codes):
-        raise ModelFormatError(f"Huffman table of {len(keys)} keys and {len(codes)} codes")
+        raise ModelFormatError(f"a Huffman table has {len(keys)} keys but {len(codes)} codes")
     tree = _huffman_tree(keys, codes)
     out = bytearray()
     node = 0

@@ -147,10 +147,12 @@ class _Builder:
         if listed is None or listed.size == 0:
             return ()
         if listed.max() >= limit:
-            message = f"{listed.max()} is not among the {limit} of the file"
+            message = f"there is no position {listed.max()} in a list of {limit}"
             raise ModelFormatError(message, record.offset, f"{path}.{field}" if path else field)
         if most is not None and listed.size > most:
-            raise ModelFormatError(f"{listed.size} tensors at one node", record.offset, f"{path}.{field}")
+            raise ModelFormatError(
+                f"{listed.size} tensors at one node; at most {most} are read", record.offset, f"{path}.{field}"
+            )
         self.reading.decoder.claim(8 * listed.size, record.offset)
         return tuple(listed.tolist())
 

@@ -159,7 +159,9 @@ def dimensions(vector: np.ndarray | None, record: Record) -> tuple[int, ...]:
     if vector is None:
         return ()
     if vector.size > MAX_DIMENSIONS:
-        raise ModelFormatError(f"a shape of {vector.size} dimensions", record.offset)
+        raise ModelFormatError(
+            f"a shape of {vector.size} dimensions; arrays have at most {MAX_DIMENSIONS}", record.offset
+        )
     return tuple(vector.tolist())
 
 

@@ -196,3 +196,10 @@ def test_help_loads_neither_matplotlib_nor_ipywidgets():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip().endswith("[]")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(capsys, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "fastparquet", None)
+    code, _, err = run(capsys, "edges", MODEL, "--parquet", str(tmp_path / "t.parquet"))
+    assert (code, "pip install 'mlinspect[parquet]'" in err) == (2, True)

@@ -243,7 +243,10 @@ def test_errors_name_the_fields_that_lead_there():
 def test_strings_have_a_limit():
     assert len(read(encode(SCHEMA, {"name": "x" * (1 << 20)}))["name"]) == 1 << 20
     error = refused(as_buffer(encode(SCHEMA, {"name": "x" * ((1 << 20) + 1)})), SCHEMA)
-    assert (error.message, error.path) == ("a string of 1048577 bytes", "name")
+    assert (error.message, error.path) == (
+        "a string of 1048577 bytes: longer than any name, at most 1048576 are read",
+        "name",
+    )
 
 
 def test_tables_nested_too_deep():
@@ -252,7 +255,7 @@ def test_tables_nested_too_deep():
     record = {}
     for _ in range(100):
         record = {"t": record}
-    assert "without end" in refused(as_buffer(encode(schema, record)), schema).message
+    assert "in a circle" in refused(as_buffer(encode(schema, record)), schema).message
 
 
 def test_tables_shared_without_end():
@@ -268,7 +271,7 @@ def test_tables_shared_without_end():
         at = builder.EndObject()
     builder.Finish(at)
     start = time.perf_counter()
-    assert "without end" in refused(as_buffer(builder.Output()), schema).message
+    assert "in a circle" in refused(as_buffer(builder.Output()), schema).message
     assert time.perf_counter() - start < 1
 
 
@@ -306,7 +309,7 @@ def test_much_that_leads_to_the_same_bytes(kind, make, fair):
     """A short thing may be shared by many; a long one by so many would make gigabytes of a small file."""
     schema = parse_schema(f"table U {{ a: {kind}; }} table T {{ v: [U]; }} root_type T;")
     assert len(Decoder(shared(2000, fair), schema).root()["v"]) == 2000
-    assert "over and over" in refused(shared(2000, make), schema).message
+    assert "lead to the same bytes" in refused(shared(2000, make), schema).message
 
 
 def test_large_vectors_may_be_shared():

@@ -324,7 +324,7 @@ def test_no_constant_without_data():
 
 def test_indices_out_of_range():
     node = {"name": "a", "primitive": {"value_type": "Abs"}, "inputIndex": [0, 9], "outputIndex": [2]}
-    with pytest.raises(ModelFormatError, match="9 is not among the 3 of the file") as caught:
+    with pytest.raises(ModelFormatError, match="there is no position 9 in a list of 3") as caught:
         read(hand_made({"dataType": 43}, [node]))
     assert caught.value.path == "nodes[0].inputIndex"
     part = {"inputIndices": [0], "outputIndices": [2], "nodeIndices": [1], "tensorIndices": [0]}

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import mlinspect as mi
+from mlinspect import ir
 from mlinspect.widgets.explorer import explore
 from mlinspect.widgets.search import find, listing
 
@@ -113,3 +114,16 @@ def test_lists_are_cut_and_say_so():
     html = listing(frame, "layers", -1)
     assert html.count("<tr>") == 201 and "800 more" in html and "&lt;7&gt;" in html
     assert "nothing found" in listing(frame[:0], "layers", -1)
+
+
+def test_text_and_long_attributes_are_shown_short():
+    text = ir.Tensor(0, "words", 0, "constant", "string", "String", (3,), data=np.zeros(3, np.uint8), nbytes=3)
+    layer = ir.Layer(0, "many", "Split", "split", 0, {"size_splits": tuple(range(20))}, (0,), (1,))
+    out = ir.Tensor(1, "y", 0, "output", "float32", "Float32", (3,))
+    graph = ir.Graph(0, "", (), (ir.Port("y", 1),), (layer,))
+    model = mi.Model(ir.Network("mslite", "msl2_newest", "", (graph,), {0: text, 1: out}))
+    found = explore(model)
+    found.layer = 0
+    assert "0, 1, 2, 3, 4, 5, 6, 7, ... (20)" in found.details
+    found.tensor = 0
+    assert "words" in found.details and found.has_values

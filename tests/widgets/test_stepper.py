@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 import mlinspect as mi
+from mlinspect import ir
+from mlinspect.widgets import views
 from mlinspect.widgets.stepper import stepper
 
 
@@ -274,3 +276,19 @@ def test_snapshots_follow_code_at_once_and_hands_when_they_rest(steps, monkeypat
 
     asyncio.run(hand())
     assert len(handle.sent) == 2 and "layer 5 of 19" in handle.sent[1]
+
+
+def test_a_layer_that_the_run_leaves_out_is_told(x):
+    """What no output needs is not computed; a tensor without a value shows none."""
+    builder = mi.build.mslite().input("x", (1, 4)).layer("Activation", "used", "x", activation_type="RELU")
+    idle = builder.layer("Activation", "idle", "x", activation_type="TANH").output("y", "used").model()
+    steps = stepper(idle, np.ones((1, 4), np.float32))
+    assert steps.steps == 1
+    with pytest.raises(mi.InputError, match="layer 'idle' is not computed in this run"):
+        steps.run_to("idle")
+
+
+def test_bfloat16_is_seen_as_real_values():
+    stored = (np.array([[1.0, -2.5]], np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    tensor = ir.Tensor(0, "w", 0, "constant", "bfloat16", "BFloat16", (1, 2), data=stored)
+    assert views.Shown(tensor, stored).real.tolist() == [[1.0, -2.5]]
