@@ -28,7 +28,7 @@ class Jump(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """The same for the While of files before MindSpore Lite 1.5: ``body`` as long as ``condition`` gives true."""
+    """What a While of files before MindSpore Lite 1.5 gives: run ``body`` as long as ``condition`` gives true."""
 
     condition: int
     body: int

@@ -30,7 +30,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Routine:
-    """A subgraph that can be called; a call whose results are the subgraph's own comes last."""
+    """A subgraph that can be called. A call that gives the subgraph's own results (a tail call) is its last step."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]

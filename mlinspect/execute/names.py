@@ -20,7 +20,7 @@ def find_layer(network: ir.Network, layer: int | str) -> ir.Layer:
 
 
 def layer_among(layers: Iterable[ir.Layer], layer: int | str) -> ir.Layer:
-    """The same of some layers.
+    """The one of some layers that has an index or name; raises as :func:`find_layer`.
 
     Examples
     --------

@@ -1,5 +1,8 @@
-"""Arm NN's layers that move numbers about. The reference backend decodes and encodes in most of them, so that input and
-output may be quantised differently; a few copy bytes."""
+"""Arm NN's layers that move numbers about.
+
+The reference backend decodes and encodes in most of them, so that input and output may be quantised differently; a few
+copy bytes.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,7 @@ def strided_slice(call: Call, x: np.ndarray) -> np.ndarray:
         begin_mask=a["beginMask"],
         end_mask=a["endMask"],
         shrink_axis_mask=a["shrinkAxisMask"],
-        hold_begin=True,
+        clamp_begin=True,
     )
     return result if result.ndim else result.reshape(1)
 

@@ -18,6 +18,15 @@ _NUMPY = {"bfloat16": "uint16", "string": "object"}
 def numpy_dtype(tensor: ir.Tensor) -> np.dtype:
     """numpy's type of a tensor's stored numbers.
 
+    Parameters
+    ----------
+    tensor : ir.Tensor
+
+    Returns
+    -------
+    dtype
+        uint16 for bfloat16, object for strings.
+
     Raises
     ------
     UnsupportedError
@@ -31,6 +40,14 @@ def numpy_dtype(tensor: ir.Tensor) -> np.dtype:
 
 def shape_fits(shape: Sequence[int], declared: Sequence[int]) -> bool:
     """Whether an array's shape is the declared one, where -1 stands for any size.
+
+    Parameters
+    ----------
+    shape, declared : sequence of int
+
+    Returns
+    -------
+    bool
 
     Examples
     --------
@@ -49,6 +66,18 @@ def dequantize_array(array: np.ndarray, tensor: ir.Tensor) -> np.ndarray:
         Of the tensor's stored type.
     tensor : ir.Tensor
         Says how: its dtype, quantisation and, for depthwise weights, layout.
+
+    Returns
+    -------
+    ndarray of float32
+        `array` itself where it is float32 already.
+
+    Examples
+    --------
+    >>> q = ir.Quantization(np.array([0.5]), np.array([10]))
+    >>> tensor = ir.Tensor(0, "x", 0, "activation", "uint8", "QAsymmU8", (2,), quantization=q, quantized=True)
+    >>> dequantize_array(np.uint8([10, 13]), tensor)
+    array([0. , 1.5], dtype=float32)
     """
     if array.dtype == np.float32:
         return array
@@ -68,7 +97,17 @@ def dequantize_array(array: np.ndarray, tensor: ir.Tensor) -> np.ndarray:
 
 
 def real_weights(array: np.ndarray, quantization: ir.Quantization) -> np.ndarray:
-    """Real values of a quantised constant as MindSpore Lite's loader makes them, its corrections applied."""
+    """Real values of a quantised constant as MindSpore Lite's loader makes them, its corrections applied.
+
+    Parameters
+    ----------
+    array : ndarray of int
+    quantization : ir.Quantization
+
+    Returns
+    -------
+    ndarray of float32, shape of `array`
+    """
     corrections = {name: quantization.extra.get(name) for name in ("var_corr", "mean_corr")}
     return q.dequantize_weights(
         array, quantization.scale, quantization.zero_point, axis=quantization.axis, **corrections
@@ -76,7 +115,26 @@ def real_weights(array: np.ndarray, quantization: ir.Quantization) -> np.ndarray
 
 
 def quantize_array(values: np.ndarray, tensor: ir.Tensor) -> np.ndarray:
-    """Stored numbers of real float32 values."""
+    """Stored numbers of real float32 values.
+
+    Parameters
+    ----------
+    values : ndarray of float32
+    tensor : ir.Tensor
+        Says how, as for :func:`dequantize_array`.
+
+    Returns
+    -------
+    ndarray of the tensor's stored type
+        The nearest numbers, clamped to the type; where the tensor is not quantised, the values cast.
+
+    Examples
+    --------
+    >>> q = ir.Quantization(np.array([0.5]), np.array([10]))
+    >>> tensor = ir.Tensor(0, "x", 0, "activation", "uint8", "QAsymmU8", (2,), quantization=q, quantized=True)
+    >>> quantize_array(np.float32([1.5, -99]), tensor)
+    array([13,  0], dtype=uint8)
+    """
     dtype, quantization = numpy_dtype(tensor), tensor.quantization
     if quantization is None or dtype.itemsize > 2:
         return q.cast(values, dtype)
@@ -93,6 +151,15 @@ def quantize_array(values: np.ndarray, tensor: ir.Tensor) -> np.ndarray:
 def grid(dtype: np.dtype, bits: int) -> tuple[int, int]:
     """Smallest and largest of an integer type's numbers that so many bits hold.
 
+    Parameters
+    ----------
+    dtype : dtype
+    bits : int
+
+    Returns
+    -------
+    low, high : int
+
     Examples
     --------
     >>> grid(np.dtype("int8"), 4), grid(np.dtype("uint8"), 4)
@@ -104,7 +171,18 @@ def grid(dtype: np.dtype, bits: int) -> tuple[int, int]:
 
 
 def quantize_constant(values: np.ndarray, tensor: ir.Tensor) -> np.ndarray:
-    """Stored numbers of a constant's real float32 values: the nearest on its grid, of biases in int32 too."""
+    """Stored numbers of a constant's real float32 values: the nearest on its grid, of biases in int32 too.
+
+    Parameters
+    ----------
+    values : ndarray of float32
+    tensor : ir.Tensor
+        Its ``quantization.bits`` bound the stored numbers.
+
+    Returns
+    -------
+    ndarray of the tensor's stored type
+    """
     dtype, quantization = numpy_dtype(tensor), tensor.quantization
     if quantization is None or dtype.kind not in "iu":
         return quantize_array(values, tensor)
@@ -125,6 +203,15 @@ def encode(result: np.ndarray | Approximate, tensor: ir.Tensor) -> np.ndarray:
     Integers and booleans of the stored type are taken as they are; float32 values are quantised. Sums that BLAS made in
     its own order are settled first: those so close to a rounding tie that the order matters are summed as the vendor
     does.
+
+    Parameters
+    ----------
+    result : ndarray or Approximate
+    tensor : ir.Tensor
+
+    Returns
+    -------
+    ndarray of the tensor's stored type
     """
     dtype = numpy_dtype(tensor)
     if isinstance(result, Approximate):

@@ -152,6 +152,15 @@ def sqnr_db(reference: np.ndarray, other: np.ndarray) -> float:
 def decibels(signal: float, noise: float) -> float:
     """Ratio of two powers in dB; NaN where one of them is not known.
 
+    Parameters
+    ----------
+    signal, noise : float
+        Not negative.
+
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> decibels(100.0, 1.0), decibels(0.0, 0.0), decibels(0.0, 1.0)

@@ -227,7 +227,19 @@ def _convolve(
 
 
 def check_filters(x: np.ndarray, weights: np.ndarray, groups: int) -> None:
-    """Raise ValueError unless an input fits filters ``[O, *kernel, C / groups]``."""
+    """Check that an input fits filters.
+
+    Parameters
+    ----------
+    x : ndarray, shape (N, *spatial, C)
+    weights : ndarray, shape (O, *kernel, C / groups)
+    groups : int
+
+    Raises
+    ------
+    ValueError
+        Dimensions or channels do not fit, or the filters cannot be shared out to the groups.
+    """
     if x.ndim != weights.ndim or x.shape[-1] != weights.shape[-1] * groups or weights.shape[0] % groups:
         raise ValueError(
             f"input {x.shape} does not fit {weights.shape[0]} filters of {weights.shape[1:]} in {groups} groups"
@@ -235,7 +247,25 @@ def check_filters(x: np.ndarray, weights: np.ndarray, groups: int) -> None:
 
 
 def by_group(x: np.ndarray, groups: int, axis: int) -> np.ndarray:
-    """``[..., C]`` with the channels split, the axis of groups moved to `axis`."""
+    """Split the channels into groups.
+
+    Parameters
+    ----------
+    x : ndarray, shape (..., C)
+    groups : int
+    axis : int
+        Where the axis of groups goes, among the leading axes.
+
+    Returns
+    -------
+    ndarray, a view
+        ``x.ndim + 1`` axes, of which the last has ``C / groups`` channels.
+
+    Examples
+    --------
+    >>> by_group(np.arange(4).reshape(1, 4), 2, 0).tolist()
+    [[[0, 1]], [[2, 3]]]
+    """
     split = x.reshape(*x.shape[:-1], groups, x.shape[-1] // groups)
     order = list(range(x.ndim - 1))
     order.insert(axis, x.ndim - 1)
@@ -276,7 +306,22 @@ def _approximate(
 
 
 def sum_squares(x: np.ndarray, groups: int) -> np.ndarray:
-    """Sums of squares over the channels of each group, shape (N, *spatial, groups)."""
+    """Sums of squares over the channels of each group.
+
+    Parameters
+    ----------
+    x : ndarray of float32, shape (N, *spatial, C)
+    groups : int
+
+    Returns
+    -------
+    ndarray of float32, shape (N, *spatial, groups)
+
+    Examples
+    --------
+    >>> sum_squares(np.float32([[1, 2, 3, 4]]), 2)
+    array([[ 5., 25.]], dtype=float32)
+    """
     rows = x.reshape(-1, x.shape[-1] // groups)
     if rows.shape[1] >= 32:
         out = np.vecdot(rows, rows)

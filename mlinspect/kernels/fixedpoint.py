@@ -47,7 +47,21 @@ def quantize_multiplier(factor: float | np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def wrap32(x: np.ndarray) -> np.ndarray:
-    """Integers modulo 2**32 as the machine's int32, kept as int64."""
+    """Integers modulo 2**32 as the machine's int32, kept as int64.
+
+    Parameters
+    ----------
+    x : ndarray of int64
+
+    Returns
+    -------
+    ndarray of int64
+
+    Examples
+    --------
+    >>> wrap32(np.array([1 << 31, -1]))
+    array([-2147483648,          -1])
+    """
     return x.astype(np.int32).astype(np.int64)
 
 
@@ -58,6 +72,11 @@ def high_multiply(a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
     ----------
     a, b : ndarray of int64, or int
         int32 values.
+
+    Returns
+    -------
+    ndarray of int64
+        Saturated where both are the smallest number.
 
     Examples
     --------
@@ -75,6 +94,11 @@ def high_multiply16(a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
     a, b : ndarray of int64, or int
         int16 values.
 
+    Returns
+    -------
+    ndarray of int64
+        Saturated where both are the smallest number.
+
     Examples
     --------
     >>> high_multiply16(np.array([-32768, 5]), -32768)
@@ -85,6 +109,17 @@ def high_multiply16(a: np.ndarray | int, b: np.ndarray | int) -> np.ndarray:
 
 def rounding_shift(x: np.ndarray, bits: np.ndarray | int) -> np.ndarray:
     """``x / 2**bits`` to the nearest integer, halves away from zero (nnacl ``RoundingDivideByPOT``).
+
+    Parameters
+    ----------
+    x : ndarray of int64
+        int32 values.
+    bits : ndarray of int64, or int
+        0 to 31.
+
+    Returns
+    -------
+    ndarray of int64
 
     Examples
     --------
@@ -159,6 +194,16 @@ def requantizer(
 ) -> Callable[[np.ndarray], np.ndarray]:
     """:func:`requantize` with these parameters, prepared once for many accumulators.
 
+    Parameters
+    ----------
+    factor, zero_point, low, high
+        As for :func:`requantize`.
+
+    Returns
+    -------
+    callable
+        ``f(accumulator) -> ndarray of int8``.
+
     Examples
     --------
     >>> requantizer(0.25, 1)(np.array([10, 11], np.int32))
@@ -218,6 +263,16 @@ def nearest(x: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
 
     Overwrites ``x``.
 
+    Parameters
+    ----------
+    x : ndarray of float32
+    margin : float
+
+    Returns
+    -------
+    whole : ndarray of float32, shape of `x`
+    places : ndarray of int, shape (n,)
+
     Examples
     --------
     >>> nearest(np.float32([1.2, 2.499, -0.7]), 0.01)
@@ -234,6 +289,15 @@ def nearest(x: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
 
 def exp_on_negative_values(x: np.ndarray) -> np.ndarray:
     """``exp(x)`` for ``x <= 0`` as Q5.26, result as Q0.31 (nnacl ``exp_on_negative_values`` with 5 integer bits).
+
+    Parameters
+    ----------
+    x : ndarray of int64
+        int32 values, not positive.
+
+    Returns
+    -------
+    ndarray of int64
 
     Examples
     --------
@@ -262,6 +326,10 @@ def _exp_of_quarter(x: np.ndarray) -> np.ndarray:
 
 def reciprocal(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """``1 / x`` for int32 ``x > 0`` as Q0.31 mantissa and leading zeros (nnacl ``ComputerReciprocal``).
+
+    Parameters
+    ----------
+    x : ndarray of int64
 
     Returns
     -------

@@ -21,7 +21,7 @@ def conv2d_input(
     padding: Pads = NO_PADDING,
     dilation: Sequence[int] = (1, 1),
 ) -> np.ndarray:
-    """What a convolution's input is to change by: the gradient by its input.
+    """The gradient of a convolution by its input.
 
     Parameters
     ----------

@@ -40,6 +40,15 @@ class Affine(NamedTuple):
 def clamped(x: np.ndarray, low: int = -128, high: int = 127) -> np.ndarray:
     """Integers clamped to ``low .. high``, as int8.
 
+    Parameters
+    ----------
+    x : ndarray of int
+    low, high : int
+
+    Returns
+    -------
+    ndarray of int8
+
     Examples
     --------
     >>> clamped(np.array([-200, 5, 200]))
@@ -54,6 +63,11 @@ def rounded(x: np.ndarray, zero_point: int) -> np.ndarray:
     Parameters
     ----------
     x : ndarray of float32 or float64
+    zero_point : int
+
+    Returns
+    -------
+    ndarray of int8
 
     Examples
     --------
@@ -70,6 +84,11 @@ def activation_range(activation: str, out: Affine) -> tuple[int, int]:
     ----------
     activation : str
         ``"RELU"``, ``"RELU6"``; any other name clamps to int8 alone, as the runtime does.
+    out : Affine
+
+    Returns
+    -------
+    low, high : int
 
     Examples
     --------
@@ -85,6 +104,15 @@ def activation_range(activation: str, out: Affine) -> tuple[int, int]:
 
 def stored_value(real: float, q: Affine) -> int:
     """The stored number of a real value, not clamped to int8 (``QuantizeToInt8``).
+
+    Parameters
+    ----------
+    real : float
+    q : Affine
+
+    Returns
+    -------
+    int
 
     Examples
     --------
@@ -125,6 +153,16 @@ def requantizer_of_sums(
     x_scale: float, weight_scale: float | np.ndarray, out: Affine, activation: str = ""
 ) -> Callable[[np.ndarray], np.ndarray]:
     """:func:`requantize_sums` with these parameters, prepared once for many runs.
+
+    Parameters
+    ----------
+    x_scale, weight_scale, out, activation
+        As for :func:`requantize_sums`.
+
+    Returns
+    -------
+    callable
+        ``f(sums) -> ndarray of int8``.
 
     Examples
     --------
@@ -198,6 +236,16 @@ def add_int8(a: np.ndarray, b: np.ndarray, qa: Affine, qb: Affine, out: Affine, 
 def sub_int8(a: np.ndarray, b: np.ndarray, qa: Affine, qb: Affine, out: Affine) -> np.ndarray:
     """SubFusion of int8 (``SubInt8``); the runtime applies no activation.
 
+    Parameters
+    ----------
+    a, b : ndarray of int8
+        Of shapes that broadcast.
+    qa, qb, out : Affine
+
+    Returns
+    -------
+    ndarray of int8
+
     Examples
     --------
     >>> q = Affine(0.1, 0)
@@ -214,6 +262,16 @@ def mul_int8(a: np.ndarray, b: np.ndarray, qa: Affine, qb: Affine, out: Affine) 
     """MulFusion of int8 (``Mul``, ``FastMul``); the runtime ignores the activation.
 
     Of an operand ``[N, 1, 1, C]`` beside ``[N, H, W, C]`` it reads the first image alone.
+
+    Parameters
+    ----------
+    a, b : ndarray of int8
+        Of shapes that broadcast.
+    qa, qb, out : Affine
+
+    Returns
+    -------
+    ndarray of int8
 
     Examples
     --------
@@ -232,6 +290,16 @@ def mul_int8(a: np.ndarray, b: np.ndarray, qa: Affine, qb: Affine, out: Affine) 
 
 def div_int8(a: np.ndarray, b: np.ndarray, qa: Affine, qb: Affine, out: Affine) -> np.ndarray:
     """DivFusion of int8 (``DivInt8``); the runtime ignores the activation.
+
+    Parameters
+    ----------
+    a, b : ndarray of int8
+        Of shapes that broadcast.
+    qa, qb, out : Affine
+
+    Returns
+    -------
+    ndarray of int8
 
     Raises
     ------
@@ -267,8 +335,16 @@ def power_int8(
 
     Parameters
     ----------
+    x : ndarray of int8
     exponent : ndarray of int8
         Of the shape of ``x``; of any other shape only its first element counts.
+    q, qe, out : Affine
+        Of ``x``, ``exponent`` and the result.
+    scale, shift : float
+
+    Returns
+    -------
+    ndarray of int8, shape of ``x``
 
     Examples
     --------
@@ -301,6 +377,18 @@ def scale_int8(
 
     RELU clamps the stored value to 0 .. 127 and RELU6 to 0 .. 6, whatever the zero point, as the runtime does. Without
     an offset it adds the zero points of ``x`` and ``scale`` instead of subtracting them.
+
+    Parameters
+    ----------
+    x : ndarray of int8
+    scale, offset : ndarray of int8
+        Of shapes that broadcast against ``x``; the offset may be None.
+    q, q_scale, q_offset, out : Affine
+    activation : str
+
+    Returns
+    -------
+    ndarray of int8, shape of ``x``
 
     Examples
     --------
@@ -339,6 +427,10 @@ def batch_norm_int8(
     out : Affine
     epsilon : float
     scale, offset : (ndarray of int8 of shape (C,), Affine), optional
+
+    Returns
+    -------
+    ndarray of int8, shape of ``x``
 
     Examples
     --------

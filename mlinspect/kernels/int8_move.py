@@ -80,6 +80,17 @@ def rescale_int8(x: np.ndarray, q: Affine, out: Affine, operator: str) -> np.nda
 def concat_int8(arrays: Sequence[np.ndarray], params: Sequence[Affine], out: Affine, axis: int) -> np.ndarray:
     """Concat of int8, each operand rescaled to the output (``Int8Concat``).
 
+    Parameters
+    ----------
+    arrays : sequence of ndarray of int8
+    params : sequence of Affine, one an array
+    out : Affine
+    axis : int
+
+    Returns
+    -------
+    ndarray of int8
+
     Examples
     --------
     >>> one = np.array([10], np.int8)
@@ -118,6 +129,16 @@ def quantize_int8(x: np.ndarray, q: Affine, from_uint8: bool = False) -> np.ndar
 
 def quantizer_int8(q: Affine, from_uint8: bool = False) -> Callable[[np.ndarray], np.ndarray]:
     """:func:`quantize_int8` with these parameters, prepared once for many arrays of float32.
+
+    Parameters
+    ----------
+    q, from_uint8
+        As for :func:`quantize_int8`.
+
+    Returns
+    -------
+    callable
+        ``f(x) -> ndarray of int8``.
 
     Examples
     --------
@@ -158,6 +179,15 @@ def _quantize_fused(x: np.ndarray, inverse: np.float32, shift: np.float32, bias:
 def quantize_uint8(x: np.ndarray, q: Affine) -> np.ndarray:
     """QuantDTypeCast of float32 to uint8 (``DoQuantizeFp32ToUInt8``), in float64; infinities give 255, NaN gives 0.
 
+    Parameters
+    ----------
+    x : ndarray of float32
+    q : Affine
+
+    Returns
+    -------
+    ndarray of uint8
+
     Examples
     --------
     >>> quantize_uint8(np.array([-1, 0.25, -np.inf], np.float32), Affine(0.1, 3))
@@ -180,6 +210,10 @@ def dequantize_int8(
     axis : int
         Of the channels: the runtime knows the first (``preferred_dim`` 0) and the last.
 
+    Returns
+    -------
+    ndarray of float32, shape of ``x``
+
     Examples
     --------
     >>> dequantize_int8(np.array([[0], [10]], np.int8), np.array([0.5, 0.1]), np.array([2, 0]))
@@ -193,6 +227,17 @@ def dequantizer_int8(
     scale: float | np.ndarray, zero_point: int | np.ndarray, axis: int = 0, ndim: int = 1
 ) -> Callable[[np.ndarray], np.ndarray]:
     """:func:`dequantize_int8` with these parameters, prepared once for many arrays of ``ndim`` axes.
+
+    Parameters
+    ----------
+    scale, zero_point, axis
+        As for :func:`dequantize_int8`.
+    ndim : int
+
+    Returns
+    -------
+    callable
+        ``f(x) -> ndarray of float32``.
 
     Examples
     --------
@@ -215,6 +260,14 @@ def dequantizer_int8(
 
 def flip_sign(x: np.ndarray) -> np.ndarray:
     """QuantDTypeCast between int8 and uint8: 128 more or less, whatever the parameters.
+
+    Parameters
+    ----------
+    x : ndarray of int8 or uint8
+
+    Returns
+    -------
+    ndarray of the other type
 
     Examples
     --------
@@ -270,6 +323,10 @@ def dynamic_matmul_output(
         By row, by column.
     bias : ndarray of float32, shape (columns,), or None
 
+    Returns
+    -------
+    ndarray of float32, shape of ``sums``
+
     Examples
     --------
     >>> dynamic_matmul_output(np.array([[100, -4]], np.int32), 0.5, np.array([0.25, 0.5]), np.array([1, 0], np.float32))
@@ -281,6 +338,16 @@ def dynamic_matmul_output(
 
 def pad_value_int8(value: float, q: Affine) -> np.int8:
     """Stored number that PadFusion of int8 fills with: ``round(value / scale + zero_point)``, wrapped, not clamped.
+
+    Parameters
+    ----------
+    value : float
+    q : Affine
+        Of the operand.
+
+    Returns
+    -------
+    int8
 
     Examples
     --------

@@ -94,8 +94,22 @@ def avg_pool_int8(
 ) -> np.ndarray:
     """AvgPoolFusion of int8 (``AvgPoolingOptInt8``): the mean of the cells that are no padding, rounded, rescaled.
 
-    Parameters and return value as :func:`max_pool_int8`. Sums are int16 and wrap in windows of more than 256 cells; the
-    channels after the last full eight are divided as float32.
+    Sums are int16 and wrap in windows of more than 256 cells; the channels after the last full eight are divided as
+    float32.
+
+    Parameters
+    ----------
+    x, window, stride, begin, size, q, out
+        As for :func:`max_pool_int8`.
+
+    Returns
+    -------
+    ndarray of int8, shape (N, *size, C)
+
+    Raises
+    ------
+    UnsupportedError
+        A window holds padding alone: the runtime fails.
 
     Examples
     --------
@@ -341,6 +355,17 @@ def resize_nearest_int8(x: np.ndarray, size: tuple[int, int], align_corners: boo
     """Resize, nearest, of int8 (``ResizeNearestNeighborInt8Simple``); half pixels count as asymmetric.
 
     The runtime refuses an output with other parameters than the input's.
+
+    Parameters
+    ----------
+    x : ndarray of int8, shape (N, H, W, C)
+    size : (int, int)
+        New height and width.
+    align_corners : bool
+
+    Returns
+    -------
+    ndarray of int8, shape (N, *size, C)
 
     Examples
     --------

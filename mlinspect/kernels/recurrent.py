@@ -113,6 +113,14 @@ def _normalise(x: np.ndarray) -> np.ndarray:
 def weights_name(source: str, gate: str) -> str:
     """The schema's name of the weights from ``source`` (input, recurrent or cell) to a gate.
 
+    Parameters
+    ----------
+    source, gate : str
+
+    Returns
+    -------
+    str
+
     Examples
     --------
     >>> weights_name("input", "forget")

@@ -191,7 +191,7 @@ def permute(x: np.ndarray, mappings: Sequence[int]) -> np.ndarray:
 
 
 def channel_shuffle(x: np.ndarray, groups: int, axis: int) -> np.ndarray:
-    """Deal out the channels of each of `groups` runs in turn (Arm NN's ChannelShuffle).
+    """Interleave the channels of `groups` equal runs (Arm NN's ChannelShuffle).
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ def strided_slice(
     new_axis_mask: int = 0,
     ellipsis_mask: int = 0,
     axes: Sequence[int] | None = None,
-    hold_begin: bool = False,
+    clamp_begin: bool = False,
 ) -> np.ndarray:
     """From `begin` to before `end` in steps of `stride`, TensorFlow's StridedSlice (both runtimes).
 
@@ -87,8 +87,8 @@ def strided_slice(
         Keep the axis whole. MindSpore Lite lets an ellipsis stand for exactly one axis; Arm NN ignores it.
     axes : sequence of int, optional
         Which axis each entry belongs to, in place of the first ones (MindSpore Lite's form with five inputs).
-    hold_begin : bool
-        Arm NN: a begin beyond an end is the element there, whatever the stride's sign.
+    clamp_begin : bool
+        A begin beyond the first or last element counts as that element, whatever the stride's sign (Arm NN).
 
     Returns
     -------
@@ -121,13 +121,13 @@ def strided_slice(
             index.append(min(max(first + n if first < 0 else first, 0), n - 1))
             continue
         last = (-n - 1 if down else n) if end_mask >> i & 1 else end[i]
-        index.append(_range(n, first, last, stride[i], hold_begin))
+        index.append(_range(n, first, last, stride[i], clamp_begin))
     return x[tuple(index)]
 
 
-def _range(n: int, begin: int, end: int, stride: int, hold_begin: bool) -> slice:
+def _range(n: int, begin: int, end: int, stride: int, clamp_begin: bool) -> slice:
     """Python's slice of an axis of length `n`; ``end = -1 - n`` with a negative stride goes through index 0."""
-    if hold_begin:
+    if clamp_begin:
         begin = max(min(begin, n - 1), -n)
     if stride < 0 and end < -n:
         return slice(begin, None, stride)

@@ -35,7 +35,7 @@ def test_strided_slice_of_armnn(data, shape):
     stride = [data.draw(st.sampled_from([1, 2, 3, -1, -2])) for _ in shape]
     masks = [data.draw(st.integers(0, 15)) for _ in range(3)]
     x = numbered(shape)
-    got = strided_slice(x, begin, end, stride, *masks, hold_begin=True)
+    got = strided_slice(x, begin, end, stride, *masks, clamp_begin=True)
     for d, n in reversed(list(enumerate(shape))):
         places = armnn_places(n, begin[d], end[d], stride[d], *(m >> d & 1 for m in masks))
         x = np.take(x, places, d)
