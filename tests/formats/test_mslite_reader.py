@@ -328,7 +328,7 @@ def test_indices_out_of_range():
         read(hand_made({"dataType": 43}, [node]))
     assert caught.value.path == "nodes[0].inputIndex"
     part = {"inputIndices": [0], "outputIndices": [2], "nodeIndices": [1], "tensorIndices": [0]}
-    with pytest.raises(ModelFormatError, match="1 is not among the 1") as caught:
+    with pytest.raises(ModelFormatError, match="there is no position 1 in a list of 1") as caught:
         read(hand_made({"dataType": 43}, subGraph=[part]))
     assert caught.value.path == "subGraph[0].nodeIndices"
 
