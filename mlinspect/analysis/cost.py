@@ -13,7 +13,7 @@ from mlinspect import ir
 from mlinspect.analysis.columns import frame
 from mlinspect.analysis.operands import network_of
 from mlinspect.analysis.operations import count_operations
-from mlinspect.errors import InputError, UnsupportedError
+from mlinspect.errors import InputError, UnsupportedError, near
 from mlinspect.execute.engine import execute
 from mlinspect.execute.programs import Programs
 from mlinspect.execute.values import numpy_dtype
@@ -218,16 +218,22 @@ def with_shapes(network: ir.Network, shapes: Mapping[str | int, Sequence[int]]) 
     ports = network.graphs[0].inputs
     feeds = {port.tensor: _zeros(network.tensors[port.tensor], port.name) for port in ports}
     names = [port.name for port in ports]
+    if not isinstance(shapes, Mapping):
+        raise InputError(f"shapes={shapes!r} is no dict: give sizes by input, as {{{names[0]!r}: (1, 8, 8, 1)}}")
     for key, shape in shapes.items():
         position = names.index(key) if isinstance(key, str) and key in names else key
-        if not isinstance(position, int) or not 0 <= position < len(ports):
-            raise InputError(f"the model has no input {key!r}; it takes {', '.join(map(repr, names))}")
+        if not isinstance(position, int | np.integer) or not 0 <= position < len(ports):
+            takes = ", ".join(map(repr, names))
+            raise InputError(f"the model has no input {key!r}; it takes {takes}{near(key, names)}")
         tensor = network.tensors[ports[position].tensor]
         known = tensor.shape
         if known is not None and (
             len(known) != len(shape) or any(a not in (-1, b) for a, b in zip(known, shape, strict=True))
         ):
-            raise InputError(f"input {key!r} has shape {known} in the file, not {tuple(shape)}")
+            raise InputError(
+                f"input {key!r} has shape {known} in the file, not {tuple(shape)}: ask for the cost of what "
+                "model.with_input_shape gives"
+            )
         feeds[tensor.index] = np.zeros(tuple(shape), numpy_dtype(tensor))
     missing = [port.name for port in ports if feeds[port.tensor] is None]
     if missing:

@@ -281,8 +281,9 @@ def test_open_sizes_stay_unknown_until_shapes_are_given(name):
 @pytest.mark.parametrize(
     ("shapes", "message"),
     [
-        ({"imag": (1, 8, 8, 1)}, "no input 'imag'"),
-        ({"image": (1, 9, 8, 1)}, "has shape"),
+        ({"imag": (1, 8, 8, 1)}, "no input 'imag'.*did you mean 'image'"),
+        ({"image": (1, 9, 8, 1)}, "has shape.*with_input_shape"),
+        ((1, 8, 8, 1), "is no dict: give sizes by input"),
         ({"image": (1, 8, 8)}, "has shape"),
         ({7: (1, 8, 8, 1)}, "no input 7"),
     ],
