@@ -109,7 +109,8 @@ def compare(
     Warns
     -----
     UserWarning
-        More than 1 % of an input's values lie outside the range that a model's quantised input can hold.
+        More than 1 % of an input's values lie outside the range of the scale that a model stores it in; an input holds
+        NaN or infinite values.
 
     Examples
     --------

@@ -14,7 +14,9 @@ from tqdm.auto import tqdm
 
 from mlinspect import ir
 from mlinspect.analysis.layouts import layouts
+from mlinspect.analysis.match import PASSING
 from mlinspect.analysis.operands import grid
+from mlinspect.analysis.operations import MOVES
 from mlinspect.errors import InputError
 from mlinspect.execute.ports import Inputs, bind_inputs
 from mlinspect.execute.values import numpy_dtype
@@ -104,7 +106,7 @@ def _parts(array: np.ndarray, count: int) -> list[np.ndarray]:
 def samples_for(
     sides: Sequence[tuple[ir.Network, str]], inputs: Inputs | Sequence[Any], depth: int = 1
 ) -> list[Sample]:
-    """The samples for networks that run in some modes; warns of inputs that the first steps of a run clip.
+    """The samples for networks that run in some modes; warns of inputs that are no numbers or that a run clips at once.
 
     Parameters
     ----------
@@ -122,16 +124,40 @@ def samples_for(
     samples = split(sides[0][0], inputs, *(network for network, _ in sides[1:]))
     if not samples:
         raise InputError("no inputs were given")
-    warned = [text for network, mode in sides if mode != "float" for text in _clipped(network, samples)]
+    warned = [*_not_finite(samples)]
+    warned += [text for network, mode in sides if mode != "float" for text in _clipped(network, samples)]
     for text in dict.fromkeys(warned):
         warnings.warn(text, stacklevel=2 + depth)
     return samples
 
 
+def _not_finite(samples: Sequence[Sample]) -> Iterator[str]:
+    """Of each input that holds NaN or infinite values, how many."""
+    for position, name in enumerate(samples[0].names):
+        arrays = [sample[position] for sample in samples if position in sample]
+        arrays = [array for array in arrays if array.dtype.kind == "f"]
+        counts = {
+            "NaN": sum(np.count_nonzero(np.isnan(array)) for array in arrays),
+            "infinite": sum(np.count_nonzero(np.isinf(array)) for array in arrays),
+        }
+        found = " and ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        if found:
+            yield f"input {name!r} holds {found} of {sum(array.size for array in arrays):,} values"
+
+
+def _first_quantized(network: ir.Network, tensor: int) -> ir.Tensor:
+    """The first quantised tensor that values reach by casts or moves alone; the tensor itself where there is none."""
+    reached = [tensor]
+    for layer in network.graphs[0].layers:
+        if layer.kind in PASSING | MOVES and not set(reached).isdisjoint(layer.inputs):
+            reached += layer.outputs
+    return next((network.tensors[i] for i in reached if network.tensors[i].quantized), network.tensors[tensor])
+
+
 def _clipped(network: ir.Network, samples: Sequence[Sample]) -> Iterator[str]:
-    """Of each quantised input with too many values outside the range of its scale, how many, and the range."""
+    """Of each input with too many values outside the range of the scale it is stored in, how many, and the range."""
     for position, port in enumerate(network.graphs[0].inputs):
-        tensor = network.tensors[port.tensor]
+        tensor = _first_quantized(network, port.tensor)
         q, limits = tensor.quantization, grid(tensor)
         if q is None or limits is None or q.axis is not None or len(q.scale) != 1:
             continue

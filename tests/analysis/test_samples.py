@@ -44,6 +44,47 @@ def test_no_warning_where_little_or_nothing_is_clipped() -> None:
 
 
 @pytest.mark.parametrize("call", [mi.compare, mi.blame])
+@pytest.mark.parametrize("factor", [16, 255])
+def test_an_input_that_a_first_cast_quantises_is_named(call, factor: int) -> None:
+    """MindSpore Lite's models take float: a QuantDTypeCast does what an Arm NN input does itself."""
+    with pytest.warns(UserWarning, match=r"of input '\w+' are clipped: its scale can hold 0 to 1\b") as found:
+        call(sample("digits_cnn_int8.ms"), sample("digits_cnn.ms"), REAL * factor)
+    assert len(found) == 1
+    share = np.mean((REAL * factor) > 1.002)
+    assert f"{share:.1%} of the values" in str(found[0].message)
+
+
+def test_a_range_behind_moves_counts_and_one_behind_a_computing_layer_does_not() -> None:
+    def net(*between: tuple[str, dict]) -> mi.Model:
+        built = build.armnn().input("x", (1, 4))
+        for i, (op, attrs) in enumerate(between):
+            built = built.layer(op, f"l{i}", **attrs)
+        return built.layer("Quantize", "q", dtype="uint8", scale=1 / 255).layer("Dequantize", "d").output("y").model()
+
+    x = np.float32([[0, 1, 2, 3]])
+    reshape = ("Reshape", {"targetShape": (4, 1)})
+    with pytest.warns(UserWarning, match=r"50.0% of the values of input 'x' are clipped"):
+        mi.compare(net(reshape), net(reshape), x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bounded = ("Activation", {"activationFunction": "BoundedReLu", "a": 1.0, "b": 0.0})
+        mi.compare(net(bounded), net(bounded), x)
+
+
+@pytest.mark.parametrize("call", [mi.compare, mi.blame])
+@pytest.mark.parametrize("model", [U8, FLOAT])
+def test_inputs_that_are_no_numbers_are_named(call, model: mi.Model) -> None:
+    images = REAL.copy()
+    images[0, 0, :2], images[1, 3, 3] = np.nan, np.inf
+    with pytest.warns(UserWarning, match=r"^input 'image' holds 2 NaN and 1 infinite of 256 values$") as found:
+        call(model, FLOAT, images)
+    assert len(found) == 1
+    images[1, 3, 3] = 0
+    with pytest.warns(UserWarning, match="^input 'image' holds 2 NaN of 256 values$"):
+        call(model, FLOAT, images)
+
+
+@pytest.mark.parametrize("call", [mi.compare, mi.blame])
 @pytest.mark.parametrize("shape", [(1, 1, 8, 8), (1, 64), (64,), (8, 8), (1, 8, 8, 1, 1), (2, 1, 8, 8), (1, 4, 16, 1)])
 def test_another_shape_of_as_many_numbers_is_refused(call, shape: tuple[int, ...]) -> None:
     array = np.zeros(shape, np.float32)
