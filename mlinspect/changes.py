@@ -17,13 +17,13 @@ class Changes:
     The network itself never changes; a copy shares all unchanged parts with it.
     """
 
-    def __init__(self, network: ir.Network, name: str = "", nbytes: int = 0) -> None:
+    def __init__(self, network: ir.Network, name: str = "", nbytes: int | None = None) -> None:
         self.network = network
         self.name = name
         self.nbytes = nbytes
 
     def _changed(self, network: ir.Network) -> Self:
-        return type(self)(network, self.name, 0)
+        return type(self)(network, self.name)
 
     def with_attrs(self, layer: int | str, **attrs: Any) -> Self:
         """A model with other attributes of a layer.

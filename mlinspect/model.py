@@ -120,8 +120,8 @@ class Model(Changes):
     ----------
     name : str
         The file's name, or ``""``.
-    nbytes : int
-        Size of the file in bytes.
+    nbytes : int or None
+        Size of the file in bytes; None for a model that was changed or built, and has no file yet.
     network : mlinspect.ir.Network
         The model as plain data.
     """

@@ -171,3 +171,11 @@ def test_an_empty_network_has_a_card(make):
 )  # fmt: skip
 def test_counts_have_three_digits(count, text):
     assert card.count_text(count) == text
+
+
+def test_a_changed_model_has_no_file_whose_size_could_be_told():
+    model = mi.open(mi.samples.path("digits_cnn_int8.ms"))
+    changed = model.rename({"/res/Conv": "residual"})
+    assert changed.nbytes is None
+    assert f"layout {model.layout}, " in repr(model).split("\n")[0]
+    assert repr(changed).split("\n")[0].endswith(f"layout {model.layout}")
