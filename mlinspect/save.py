@@ -19,6 +19,7 @@ from mlinspect.formats.records import layout_schema
 
 _RELEASES = {"armnn": ("newest", "20.08", "unchanged"), "mslite": ("newest", "unchanged")}
 _WEIGHTS = ("inline", "external")
+_SUFFIXES = {"armnn": ".armnn", "mslite": ".ms"}
 
 
 def to_bytes(network: ir.Network, release: str = "newest", schema: Schema | None = None) -> bytes:
@@ -72,7 +73,7 @@ def save(
     OSError
         The file cannot be written: no such folder, a folder itself, no permission, no space.
     InputError
-        The format has no such release, or no such place for weights.
+        The format has no such release, or no such place for weights; or the path ends as the other format's files do.
     UnsupportedError
         The layout cannot express something in the network.
     SchemaError
@@ -84,6 +85,9 @@ def save(
         raise InputError(f"weights={weights!r} is unknown: {some}")
     if weights == "external" and network.format != "mslite":
         raise InputError("only MindSpore Lite models can have their weights in a file of their own")
+    suffix = _SUFFIXES[network.format]
+    if path.suffix in _SUFFIXES.values() and path.suffix != suffix:
+        raise InputError(f"{path.name}: the model's format is that of {suffix} files; saving does not convert")
     if path.is_dir():  # before anything is written
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(given))
     if not path.parent.is_dir():

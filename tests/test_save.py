@@ -224,6 +224,8 @@ def test_wrong_choices(tmp_path):
         save.save(ms, tmp_path / "x", weights="outside")
     with pytest.raises(InputError, match="only MindSpore Lite"):
         save.save(arm, tmp_path / "x", weights="external")
+    with pytest.raises(InputError, match=r"x\.armnn: the model's format is that of \.ms files"):
+        save.save(ms, tmp_path / "x.armnn")
     assert not list(tmp_path.iterdir())
 
 
