@@ -63,12 +63,14 @@ def test_ssd_mobilenet_v3_intermediates() -> None:
     trace = model.trace(io_arrays["in_0"])
     (out,) = trace.outputs.values()
     assert relative_error(out, io_arrays["out_0"]) < 1e-5
-    assert len(wanted.files) > 200
+    compared = 0
     for key in wanted.files:
         index, slot = map(int, key[1:].split("_"))
         tensor = model.network.layers[index].outputs[slot]
         if tensor in trace:
+            compared += 1
             assert relative_error(trace[tensor], wanted[key]) < 1e-5, key
+    assert compared > 200
 
 
 @pytest.mark.skipif(not MODELS.is_dir(), reason="the real models are not here")

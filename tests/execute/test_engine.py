@@ -257,3 +257,39 @@ def test_a_users_operator_for_a_layer_leaves_others_of_that_name_alone(
         raise AssertionError("this layer is a convolution")
 
     assert model.run(image)
+
+
+def test_a_session_reaches_the_layer_that_has_no_arithmetic() -> None:
+    network = chain(2)
+    model = mi.Model(network)
+    session = model.session(np.zeros(2, np.float32))
+    with pytest.raises(mi.UnsupportedError, match=r"layer 0 'layer0': there is no arithmetic for Inc.*register_op"):
+        session.step()
+
+
+def test_inputs_of_several_names() -> None:
+    network = chain(1)
+    graph = dataclasses.replace(network.graphs[0], inputs=(ir.Port("x", 0), ir.Port("x", 1), ir.Port("z", 1)))
+    model = mi.Model(dataclasses.replace(network, graphs=(graph,)))
+    with pytest.raises(mi.InputError, match=r"one array was given, the model takes 3 .*2: 'z' float32"):
+        model.run(np.zeros(2, np.float32))
+    with pytest.raises(mi.InputError, match="2 inputs are called 'x': use positions"):
+        model.run({"x": np.zeros(2, np.float32)})
+
+
+def test_one_output_may_be_asked_for_alone(model: mi.Model, image: np.ndarray) -> None:
+    (want,) = model.run(image).values()
+    for wanted in ("output", model.network.graphs[0].outputs[0].tensor):
+        (got,) = model.run(image, outputs=wanted).values()
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_trace_says_what_it_holds(model: mi.Model, image: np.ndarray) -> None:
+    trace = model.trace(image)
+    size = sum(array.nbytes for array in trace.values()) / 1e6
+    assert repr(trace) == f"<Trace of {len(trace)} tensors, {size:.1f} MB>"
+    assert "<table" in trace._repr_html_()
+    with pytest.raises(KeyError, match="tensor 9999 was not computed"):
+        trace[9999]
+    with pytest.raises(KeyError, match="no tensor 'stem/rel' was computed; did you mean 'stem/relu'"):
+        trace["stem/rel"]

@@ -117,3 +117,29 @@ def test_what_is_no_function_is_refused_at_once() -> None:
 def test_unknown_format() -> None:
     with pytest.raises(ValueError, match="did you mean 'mslite'"):
         mi.register_op("mslte", "AddFusion")
+
+
+def test_stored_results_are_real_in_float_mode() -> None:
+    model = mi.open(mi.samples.path("digits_cnn_u8.armnn"))
+    layer = next(one for one in model.network.layers.values() if one.name == "stem/relu")
+    target = model.network.tensors[layer.outputs[0]]
+    q = target.quantization
+    stored = np.full(target.shape, q.zero_point[0] + 3, np.uint8)
+    compute = compute_by(lambda call: stored, Call(layer, (), (target,), "float"), True, "armnn")
+    np.testing.assert_allclose(compute()[0], np.float32(3 * q.scale[0]), rtol=1e-6)
+
+
+def test_half_floats_are_float32_where_the_runtime_has_no_fp16() -> None:
+    tensor = ir.Tensor(0, "t", 0, "activation", "float16", "Float16", (2,))
+    layer = ir.Layer(0, "one", "Custom", "custom", 0, {}, (), (0,))
+    for model_format, dtype in (("mslite", np.float32), ("armnn", np.float16)):
+        compute = compute_by(lambda call: np.float32([1, 2]), Call(layer, (), (tensor,)), False, model_format)
+        assert compute()[0].dtype == dtype
+
+
+def test_integers_that_stand_for_themselves_are_converted() -> None:
+    tensor = ir.Tensor(0, "t", 0, "activation", "int32", "Signed32", (2,))
+    layer = ir.Layer(0, "one", "Custom", "custom", 0, {}, (), (0,))
+    compute = compute_by(lambda call: np.int64([1, -2]), Call(layer, (), (tensor,)), False, "armnn")
+    (got,) = compute()
+    assert (got.dtype, got.tolist()) == (np.int32, [1, -2])
