@@ -21,7 +21,7 @@ from mlinspect.execute.conditions import real_values
 from mlinspect.execute.ports import Inputs, output_names
 from mlinspect.execute.programs import Programs
 from mlinspect.execute.values import quantize_array
-from mlinspect.kernels.agreement import Agreement, agreement, decibels
+from mlinspect.kernels.agreement import Agreement, agreement, decibels, dot
 
 Metric = Callable[[dict[str, np.ndarray]], float]
 
@@ -194,7 +194,7 @@ def _blame_one(bridge: Bridge, sample: Sample, shares: bool) -> Answer:
     error = finals[-1] - finals[0]
     # what each layer more in the quantised model adds to the outputs, as far as it goes the way of the whole error
     steps = np.diff(np.stack(finals), axis=0)[::-1]
-    return records[::-1], steps @ error, float(error @ error)
+    return records[::-1], np.array([dot(step, error) for step in steps]), dot(error, error)
 
 
 def _rounded(values: np.ndarray, tensor: ir.Tensor) -> np.ndarray:

@@ -97,7 +97,8 @@ _DISTANCE: list[Row] = [
         "sqnr_db",
         "float64",
         "dB",
-        "10 log10(sum a^2 / sum (a - b)^2); 6 dB a bit: good above 40 (8 bits), bad below 20; inf: equal",
+        "10 log10(sum a^2 / sum (a - b)^2); 6 dB a bit; inf: equal; NaN: a is all 0, see max_abs_error; "
+        "good above 40 (8 bits), bad below 20",
     ),
     (
         "corrected_db",

@@ -14,7 +14,8 @@ from mlinspect import constants, ir
 from mlinspect.analysis.columns import frame
 from mlinspect.analysis.findings import result
 from mlinspect.analysis.operands import Use, by_channel, matrix, matrix_shape, network_of, parameters_fit, role, uses
-from mlinspect.kernels.agreement import decibels, sqnr_db
+from mlinspect.errors import InputError
+from mlinspect.kernels.agreement import decibels, dot, sqnr_db
 from mlinspect.macs import MACS
 
 _SKETCH = 2048  # numbers of a constant that its correlation with others is judged by
@@ -45,7 +46,7 @@ def compare_weights(a: Any, b: Any, by: str = "tensor") -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        Worst first, then the constants of `a` and of `b` that have no partner. Columns as
+        Worst first, then those that have no SQNR, then the constants of `a` and of `b` without a partner. Columns as
         ``mlinspect.describe("weight_pairs")`` says. Integers that are no quantised values (shapes, axes) are left out.
 
     Notes
@@ -64,7 +65,7 @@ def compare_weights(a: Any, b: Any, by: str = "tensor") -> pd.DataFrame:
     [['res.weight', 19.3], ['head.weight', 22.7], ['pw.weight', 23.5]]
     """
     if by not in ("tensor", "channel"):
-        raise ValueError(f"by={by!r} is unknown: use 'tensor' or 'channel'")
+        raise InputError(f"by={by!r} is unknown: use 'tensor' or 'channel'")
     a, b = network_of(a), network_of(b)
     ours, theirs = real_constants(a), real_constants(b)
     pairs, how = _matches(ours, theirs, a.format, b.format)
@@ -73,7 +74,7 @@ def compare_weights(a: Any, b: Any, by: str = "tensor") -> pd.DataFrame:
     for i, j in sorted(pairs):
         subject = _subject(ours[i], theirs[j]) | {"matched": how[i]}
         rows += [subject | figures for figures in _figures(ours[i], theirs[j], a.format, b.format, by == "channel")]
-    rows.sort(key=lambda row: (np.isnan(row["sqnr_db"]), row["sqnr_db"]))
+    rows.sort(key=lambda row: (np.isnan(row["sqnr_db"]), row["sqnr_db"], -row["max_abs_error"]))
     rows += [_subject(one, None) | {"matched": "a only"} for i, one in enumerate(ours) if i not in partner]
     taken = set(partner.values())
     rows += [_subject(None, one) | {"matched": "b only"} for j, one in enumerate(theirs) if j not in taken]
@@ -227,14 +228,15 @@ def _figures(a: Constant, b: Constant, format_a: str, format_b: str, each: bool)
     for channel, (reference, values, final) in enumerate(zip(x, y, runtime, strict=True)):
         r, v = reference.astype(np.float64), values.astype(np.float64)
         error = v - r
-        signal, noise, power = r @ r, error @ error, v @ v
+        silent = not r.any() and v.any()  # to an error there is no signal that it could be measured by
+        signal, noise, power = dot(r, r), dot(error, error), dot(v, v)
         rows.append(
             {
                 "channel": channel,
                 "elements": r.size,
-                "sqnr_db": decibels(float(signal), float(noise)),
-                "corrected_db": sqnr_db(reference, final),
-                "cosine": (r @ v) / np.sqrt(signal * power) if signal * power > 0 else np.nan,
+                "sqnr_db": np.nan if silent else decibels(signal, noise),
+                "corrected_db": np.nan if silent else sqnr_db(reference, final),
+                "cosine": dot(r, v) / np.sqrt(signal * power) if signal * power > 0 else np.nan,
                 "max_abs_error": np.abs(error).max(),
                 "bias": error.mean(),
                 "kl": _divergence(r, v, most),

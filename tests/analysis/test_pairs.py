@@ -175,6 +175,23 @@ def test_figures_by_hand():
     assert compare_weights(a, far).kl[0] == pytest.approx((p * np.log(p / q)).sum())
 
 
+def test_against_zeros_there_is_no_sqnr():
+    """float biases that are 0 against int8 ones that are nearly so"""
+    w, zeros = filters(0, 1)[0], [np.zeros((3, 2), np.float32)] * 3
+    a = net([*zeros, w], ["zero", "small", "large", "w"])
+    b = net(
+        [zeros[0], zeros[0] + np.float32(0.01), zeros[0] + np.float32(0.04), w * 2], ["zero", "small", "large", "w"]
+    )
+    pairs = compare_weights(a, b)
+    assert pairs.name_a.tolist() == ["w", "zero", "large", "small"]
+    assert np.isnan(pairs.sqnr_db[2:]).all()
+    assert np.isnan(pairs.corrected_db[2:]).all()
+    assert pairs.max_abs_error[2:].tolist() == pytest.approx([0.04, 0.01])
+    assert pairs.sqnr_db[1] == np.inf
+    channels = compare_weights(a, b, by="channel")
+    assert channels.sqnr_db.isna().tolist() == [False] * 9 + [True] * 6
+
+
 def test_columns_are_as_declared():
     a = net(filters(0, 1), "a")
     for by, name in (("tensor", "weight_pairs"), ("channel", "weight_pair_channels")):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mlinspect.kernels.agreement import Agreement, agreement, decibels, sqnr_db
+from mlinspect.kernels.agreement import Agreement, agreement, decibels, dot, sqnr_db
 
 values = st.floats(-1e3, 1e3, width=32)
 
@@ -37,6 +37,28 @@ def test_sums_of_parts_are_the_sums_of_the_whole(pairs: np.ndarray, cut: int) ->
     whole, parts = agreement(a, b), agreement(a[:cut], b[:cut]) + agreement(a[cut:], b[cut:])
     for field in Agreement.__dataclass_fields__:
         assert getattr(parts, field) == pytest.approx(getattr(whole, field), rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [0, 1, 8191, 8192, 8193, 30_000])
+def test_long_vectors_are_multiplied_in_pieces(size: int) -> None:
+    a, b = np.random.default_rng(size).normal(size=(2, size))
+    assert dot(a, b) == pytest.approx(np.sum(a * b), rel=1e-12, abs=1e-9)
+    assert dot(a[::2], b[::2]) == pytest.approx(np.sum(a[::2] * b[::2]), rel=1e-12, abs=1e-9)
+
+
+def test_no_product_is_long_enough_for_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenBLAS starts them for more than 10,000 numbers; that takes ten times longer where others compute."""
+    lengths = []
+    vecdot = np.vecdot
+
+    def noted(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        lengths.append(x.shape[-1])
+        return vecdot(x, y)
+
+    monkeypatch.setattr(np, "vecdot", noted)
+    agreement(np.ones(100_000), np.zeros(100_000))
+    assert max(lengths) <= 8192
+    assert len(lengths) == 8  # a piece and the rest, of four sums: none went another way
 
 
 def test_what_is_not_finite() -> None:
