@@ -49,6 +49,8 @@ Pictures and widgets
     model.plot                    weights, channel_ranges, scales, zero_points, levels, sqnr, cost, memory, graph
     model.stepper(inputs)         a run in a notebook, layer by layer
     model.explore()               search layers and weights in a notebook
+    model.report(file)            card, tables, lint and plots on one HTML page
+    mlinspect.plot.errors         pictures of what compare, blame and sensitivity give: accumulated(table), shares(table)
 
 Change and save: each gives a new model
     model.with_attrs(layer, ...), .with_constant(tensor, array), .with_quant(tensor, scale=...)

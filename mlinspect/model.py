@@ -443,6 +443,12 @@ class Model(Changes):
 
         return explore(self, other)
 
+    def report(self, file: str | Path | None = None) -> str:
+        """Everything about the model on one HTML page, and in a file: see :func:`mlinspect.report.report`."""
+        from mlinspect.report import report
+
+        return report(self, file)
+
     def summary(self) -> dict[str, Any]:
         """The facts that the card shows, as plain data."""
         return card.summary(self.network, self.name, self.nbytes)
