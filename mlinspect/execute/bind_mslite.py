@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from mlinspect import ir
-from mlinspect.errors import ModelFormatError, UnsupportedError
+from mlinspect.errors import ModelFormatError
 from mlinspect.execute import (  # noqa: F401 (they register operators)
     control,
     ops_mslite,
@@ -56,16 +56,15 @@ def binder(network: ir.Network, mode: str) -> Callable[[ir.Layer], Compute | Non
         if entry is None or entry.reference != "user":
             layer, extra = upgraded(layer, network.layout)
             entry = OPS["mslite"].get(layer.op)
-        int8 = OPS["mslite:int8"].get(layer.op)
-        if entry is None and int8 is None:
+        if entry is None:
             return None
         inputs, outputs = ([network.tensors[i] for i in ids] for ids in (layer.inputs, layer.outputs))
         takers = set().union(*(consumers.get(i, ()) for i in layer.outputs))
         call = Call(layer, tuple(inputs), tuple(outputs), mode, {"handle": not takers.isdisjoint(_TAKES_HANDLE)})
-        if entry is not None and entry.reference == "user":  # whatever the type of the operands
+        if entry.reference == "user":  # whatever the type of the operands
             compute = compute_by(entry.function, call, entry.stored, "mslite", extra)
         else:
-            compute = _compute(entry, int8, call, extra)
+            compute = _compute(entry, OPS["mslite:int8"].get(layer.op), call, extra)
         return _unless_dead(compute, len(outputs)) if some_die and layer.op != "Merge" else compute
 
     return bind
@@ -78,31 +77,28 @@ def reference_of(network: ir.Network, layer: ir.Layer) -> str:
         return "user"
     op = upgraded(layer, network.layout)[0].op
     entry, int8 = OPS["mslite"].get(op), OPS["mslite:int8"].get(op)
-    if entry is None and int8 is None:
+    if entry is None:
         return "none"
     first = next((network.tensors[i].dtype for i in layer.inputs if network.tensors[i].dtype in _NUMBERS), "")
-    if first in ("int8", "uint8") and int8 is None and entry is not None and not entry.stored:
+    if first in ("int8", "uint8") and int8 is None and not entry.stored:
         return "published definition"  # the runtime has no kernel for it
-    return "vendor" if entry is None else entry.reference
+    return entry.reference
 
 
 _NUMBERS = ("float32", "float16", "int8", "int32", "bool", "uint8")
 
 
-def _compute(entry: Op | None, int8: Op | None, call: Call, extra: tuple[np.ndarray, ...]) -> Compute:
-    function = entry.function if entry is not None else None
-    if entry is not None and entry.stored and int8 is None:
-        return lambda *arrays: as_tuple(entry.function(call, *arrays, *extra))
+def _compute(entry: Op, int8: Op | None, call: Call, extra: tuple[np.ndarray, ...]) -> Compute:
+    function = entry.function
+    if entry.stored and int8 is None:
+        return lambda *arrays: as_tuple(function(call, *arrays, *extra))
 
     def compute(*arrays: np.ndarray) -> tuple[Any, ...]:
         kind = next((array.dtype.char for array in arrays if array.dtype.char in _DECIDING), "")
         if kind in ("b", "B"):
             if int8 is not None and (kind == "b" or int8.stored):  # few take uint8
                 return as_tuple(int8.function(call, *arrays, *extra))
-            if function is not None:
-                return _through_real(function, call, arrays, extra)
-        if function is None:
-            raise UnsupportedError(f"there is no arithmetic for {call.layer.op} of {arrays[0].dtype} operands")
+            return _through_real(function, call, arrays, extra)
         return as_tuple(function(call, *arrays, *extra))
 
     return compute

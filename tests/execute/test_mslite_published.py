@@ -7,6 +7,8 @@ import pytest
 
 import mlinspect as mi
 from mlinspect import ir
+from mlinspect.execute.bind_mslite import loader
+from mlinspect.execute.registry import operators
 
 F = np.float32
 RNG = np.random.default_rng(5)
@@ -212,6 +214,39 @@ def test_int8_operators_that_no_vector_covers():
     assert moved.tolist() == [[6, -9, 16]]
 
 
+def test_every_int8_operator_is_an_operator():
+    """An operator is looked up by its name first, and then for the type of its operands."""
+    assert set(operators("mslite:int8")) <= set(operators("mslite"))
+
+
+def test_an_operator_without_arithmetic():
+    opened = model("Attention", (X,))
+    assert opened.layers.reference.tolist() == ["none"]
+    with pytest.raises(mi.UnsupportedError, match=r"no arithmetic for Attention.*register_op"):
+        opened.run([X])
+
+
+def strings_of(*words):
+    """As a file stores them: how many, where each begins and the last ends, their bytes."""
+    starts = np.cumsum([4 * (len(words) + 2), *map(len, words)]).astype(np.int32)
+    return np.frombuffer(np.int32([len(words)]).tobytes() + starts.tobytes() + b"".join(words), np.uint8)
+
+
+@pytest.mark.parametrize(("raw", "want"), [(strings_of(b"one", b"three"), [b"one", b"three"]), (strings_of(), [])])
+def test_constant_strings(raw, want):
+    tensor = ir.Tensor(7, "words", 0, "constant", "string", "String", None, data=raw)
+    network = ir.Network("mslite", "msl2_newest", "", (ir.Graph(0, "", (), (), ()),), {7: tensor})
+    assert loader(network, "vendor")(tensor).tolist() == want
+
+
+@pytest.mark.parametrize("raw", [np.zeros(0, np.uint8), strings_of(b"one")[:4], np.int32([-1, 0]).view(np.uint8)])
+def test_constant_strings_that_are_cut_off(raw):
+    tensor = ir.Tensor(7, "words", 0, "constant", "string", "String", None, data=raw)
+    network = ir.Network("mslite", "msl2_newest", "", (ir.Graph(0, "", (), (), ()),), {7: tensor})
+    with pytest.raises(mi.ModelFormatError, match=r"constant words of .* bytes does not hold"):
+        loader(network, "vendor")(tensor)
+
+
 def test_int8_without_what_it_needs_is_refused():
     with pytest.raises(mi.UnsupportedError, match="'t0' is int8 without quantisation parameters"):
         run("Softmax", np.int8([[1, 2]]), dtypes=["int8"], axis=(-1,))
@@ -356,8 +391,6 @@ def test_float_mode_follows_the_definitions():
 
 
 def test_every_quirk_is_of_a_known_operator_and_says_what_is_done():
-    from mlinspect.execute.registry import operators
-
     table = mi.quirks("mslite")
     assert set(table.op) - {"all"} <= set(operators("mslite")) | set(operators("mslite:int8"))
     assert table.vendor_mode.str.startswith(("followed", "not followed")).all()

@@ -137,6 +137,12 @@ def test_half_floats_are_float32_where_the_runtime_has_no_fp16() -> None:
         assert compute()[0].dtype == dtype
 
 
+def test_a_function_is_told_which_layer_it_computes() -> None:
+    layer = ir.Layer(0, "one", "Custom", "custom", 0, {"alpha": 2}, (), ())
+    call = Call(layer, (), ())
+    assert (call.name, call.attrs["alpha"], call.mode) == ("one", 2, "vendor")
+
+
 def test_integers_that_stand_for_themselves_are_converted() -> None:
     tensor = ir.Tensor(0, "t", 0, "activation", "int32", "Signed32", (2,))
     layer = ir.Layer(0, "one", "Custom", "custom", 0, {}, (), (0,))

@@ -97,6 +97,14 @@ def test_activation_is_the_real_function(activation, real, tolerance):
     assert np.abs(got - want).max() < tolerance
 
 
+@pytest.mark.parametrize("scale", [0.004, 0.0085])  # the gate's factor is below 1/2, and between 1/2 and 1
+def test_hard_swish_of_small_numbers(scale):
+    q, out = Affine(scale, 0), Affine(scale / 2, -20)
+    real = q.scale * EVERY
+    want = np.clip(real * np.clip(real + 3, 0, 6) / 6 / out.scale + out.zero_point, -128, 127)
+    assert np.abs(int8_unary.activate_int8(EVERY, "HSWISH", q, out) - want).max() < 1.1
+
+
 @pytest.mark.parametrize(("function", "bad"), [("Sqrt", -1), ("Rsqrt", 0), ("Reciprocal", 0)])
 def test_values_that_the_runtime_fails_on(function, bad):
     x = np.array([5, 3, bad], np.int8)
