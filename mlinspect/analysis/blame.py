@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import cached_property
@@ -15,6 +16,7 @@ from mlinspect.analysis.bridge import Bridge, Run, equal
 from mlinspect.analysis.columns_runs import frame
 from mlinspect.analysis.compare import known_mode
 from mlinspect.analysis.findings import result
+from mlinspect.analysis.operands import short
 from mlinspect.analysis.samples import Sample, portable, samples_for, spread
 from mlinspect.errors import InputError
 from mlinspect.execute.conditions import real_values
@@ -46,15 +48,27 @@ def is_quantized(network: ir.Network) -> bool:
     return any(tensor.quantized for tensor in network.tensors.values())
 
 
+def _rounds(network: ir.Network) -> bool:
+    """It stores some of what it computes in fewer bits than float32."""
+    computed = (tensor for tensor in network.tensors.values() if tensor.data is None)
+    return any(tensor.quantized or tensor.dtype in ("float16", "bfloat16") for tensor in computed)
+
+
 def _setup(model: Any, reference: Any, inputs: Any, shares: bool) -> tuple[_Setup, list[Sample]]:
-    mode = "vendor"
-    if isinstance(reference, str):
+    mode, own_float = "vendor", isinstance(reference, str)
+    if own_float:
         reference, mode = model, known_mode(reference)
     for one in (model, reference):
         if not hasattr(one, "network"):
-            raise InputError(f"{one!r} is no model: open it with mlinspect.open first")
+            raise InputError(f"{short(one)} is no model: open it with mlinspect.open first")
     if not is_quantized(model.network) and is_quantized(reference.network):
         raise InputError("the first model is not quantised and the second is: blame(quantized, reference, inputs)")
+    if own_float and not _rounds(model.network):
+        warnings.warn(
+            f"the reference {mode!r} computes with the same stored weights, and the model quantises no activation: "
+            "the two can hardly differ. Give the float model that it was made from",
+            stacklevel=3,
+        )
     samples = samples_for([(model.network, "vendor"), (reference.network, mode)], inputs, depth=2)
     a, b = (Programs(one.network).network for one in (model, reference))  # as the runtimes see them
     return _Setup(a, b, ("vendor", mode), samples[0], shares), samples
@@ -97,6 +111,11 @@ def blame(
     -------
     DataFrame
         One row a layer, by index, in order of execution; see ``mlinspect.describe("blame")``.
+
+    Warns
+    -----
+    UserWarning
+        The reference is ``"float"``, but the model quantises weights alone; inputs as in :func:`mlinspect.compare`.
 
     Examples
     --------

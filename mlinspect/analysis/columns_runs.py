@@ -53,9 +53,10 @@ COLUMNS: dict[str, list[Row]] = {
             "float64",
             "share",
             "part of the final error that its own error makes, after it has gone through the quantised layers behind; "
-            "all rows add up to 1; negative where it cancels others",
+            "all rows add up to 1; below 0: it cancels others' errors; above 1: others cancel some of it; where their "
+            "sizes add up to more than 2, so much cancels that own_db tells more",
         ),
-        ("samples", "int64", "", "inputs that were run"),
+        ("samples", "int64", "", "inputs that were run; shares of fewer than 8 may be chance"),
         ("folded", "str", "", "layers whose errors count here, too, as one of the two does all in one layer or range"),
     ],
     "sensitivity": [

@@ -16,6 +16,7 @@ from mlinspect.analysis.dumps import Dump
 from mlinspect.analysis.findings import result
 from mlinspect.analysis.layouts import Layout, best_layout
 from mlinspect.analysis.match import Point, behind, match, unpaired, with_outputs
+from mlinspect.analysis.operands import short
 from mlinspect.analysis.samples import Sample, feeds, samples_for
 from mlinspect.errors import InputError, MlinspectError
 from mlinspect.execute.conditions import real_values
@@ -147,7 +148,7 @@ def samples_of(one: Operand, other: Operand, inputs: Inputs | Sequence[Any] | No
 def operands(a: Any, b: Any, modes: tuple[str, str]) -> tuple[Operand, Operand]:
     """What stands on either side; a mode's name in b's place is model `a` in that mode."""
     if isinstance(modes, str) or len(modes) != 2 or not set(modes) <= set(MODES):
-        raise InputError(f"modes={modes!r} is no pair of {' and '.join(map(repr, MODES))}, one for each side")
+        raise InputError(f"modes={short(modes)} is no pair of {' and '.join(map(repr, MODES))}, one for each side")
     if isinstance(b, str):
         b, modes = a, (modes[0], known_mode(b))
     if isinstance(a, Dump) or isinstance(b, Dump):
@@ -176,7 +177,7 @@ def _operand(source: Any, mode: str) -> Operand:
         real = any(tensors[i].quantized and array.dtype.kind == "f" for i, array in source.values_by_id.items())
         return Operand(source.network, "float" if real else "vendor", source.values_by_id)
     if not hasattr(source, "network"):
-        raise InputError(f"{source!r} is no model, trace or dump: open a file with mlinspect.open first")
+        raise InputError(f"{short(source)} is no model, trace or dump: open a file with mlinspect.open first")
     runs = Programs(source.network)
     return Operand(runs.network, mode, runs=runs)
 

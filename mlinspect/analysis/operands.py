@@ -25,6 +25,18 @@ class Use(NamedTuple):
     slot: int
 
 
+def short(value: Any) -> str:
+    """A value as a message names it: on one line, without all the numbers of an array.
+
+    Examples
+    --------
+    >>> short("net.ms"), short(np.zeros((1, 8, 8, 1)))
+    ("'net.ms'", 'array([[[[0.], [0.], [0.], [0.],... (ndarray)')
+    """
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 200 else f"{text[:32]}... ({type(value).__name__})"
+
+
 def network_of(model: Any) -> ir.Network:
     """A Network as it is, or that of a Model.
 
@@ -35,7 +47,7 @@ def network_of(model: Any) -> ir.Network:
     """
     network = getattr(model, "network", model)
     if not isinstance(network, ir.Network):
-        raise InputError(f"{model!r} is no model: open a file with mlinspect.open first")
+        raise InputError(f"{short(model)} is no model: open a file with mlinspect.open first")
     return network
 
 

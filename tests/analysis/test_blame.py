@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
@@ -246,6 +247,7 @@ def test_casts_at_the_end_and_folded_layers_do_not_stand_in_the_way(golden, name
     assert table.mse.iloc[-1] == pytest.approx(np.mean((got.astype(float) - want) ** 2))
 
 
+@pytest.mark.filterwarnings("ignore:.*same stored weights:UserWarning")
 def test_control_flow_is_computed_as_one_layer(golden) -> None:
     model = mi.open(golden("mslite-ops.zip").model("cf_if_nontail_post.ms"))
     image = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
@@ -262,6 +264,7 @@ def test_shares_can_be_left_out() -> None:
     pd.testing.assert_frame_equal(table.drop(columns="share"), whole.drop(columns="share"))
 
 
+@pytest.mark.filterwarnings("ignore:.*same stored weights:UserWarning")
 def test_what_makes_no_sense_is_refused() -> None:
     model = sample("digits_cnn.ms")
     with pytest.raises(mi.InputError, match="no inputs"):
@@ -274,6 +277,7 @@ def test_what_makes_no_sense_is_refused() -> None:
         sensitivity(model, CALIBRATION[:2], "accuracy")
 
 
+@pytest.mark.filterwarnings("ignore:.*same stored weights:UserWarning")
 def test_a_model_that_gives_a_constant() -> None:
     net = mi.build.mslite().input("x", (1, 2)).layer("ReduceFusion", "sum", np.int32([1]), mode="ReduceSum")
     network = net.output("y").model().network
@@ -322,6 +326,35 @@ def test_sensitivity_of_the_four_bit_model(pool: Executor) -> None:
     untouched = table[~table["name"].isin(["/pw/Conv", "/res/Conv", "/head/Gemm"])]
     assert (untouched.gain == 0).all()
     assert (untouched.loss == 0).all()
+
+
+def test_a_float_mode_that_has_the_same_weights_is_named() -> None:
+    labels = np.zeros(2, int)
+    for name in ("digits_cnn_wq4.ms", "digits_cnn.armnn"):
+        model = sample(name)
+        with pytest.warns(UserWarning, match="computes with the same stored weights, and .* no activation") as found:
+            blame(model, "float", CALIBRATION[:2])
+            sensitivity(model, CALIBRATION[:2], labels)
+        assert [one.filename for one in found] == [__file__] * 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        blame(sample("digits_cnn_u8.armnn"), "float", CALIBRATION[:2])
+        blame(sample("digits_cnn_wq4.ms"), sample("digits_cnn.ms"), CALIBRATION[:2])
+
+
+def test_messages_do_not_print_arrays() -> None:
+    given = {"a": CALIBRATION}
+    for call in (
+        lambda: blame(given, given, CALIBRATION),
+        lambda: mi.compare(given, given, CALIBRATION),
+        lambda: mi.compare(sample("digits_cnn.ms"), [CALIBRATION], CALIBRATION),
+        lambda: mi.compare(sample("digits_cnn.ms"), sample("digits_cnn.ms"), CALIBRATION, modes=given),
+        lambda: mi.compare_weights(CALIBRATION, sample("digits_cnn.ms")),
+    ):
+        with pytest.raises(mi.InputError) as found:
+            call()
+        assert len(str(found.value)) < 130
+        assert "\n" not in str(found.value)
 
 
 def test_any_metric_of_the_stacked_outputs() -> None:
