@@ -86,11 +86,11 @@ def blame(
     """Separate each layer's own error from the one that it inherits.
 
     A layer's own error is what it makes of the reference's values (rounded as its operands are), less the reference's
-    result; a layer that only moves numbers has none: the rounding is that of the layer whose result is stored. The
-    inherited error is what the errors of its operands become in it. Their sum, element by element, is the layer's error
-    in the quantised model. ``share`` follows each own error through the quantised layers behind it to the model's
-    outputs: the layers are changed from reference to quantised one by one, last to first, so that the steps add up to
-    the final error.
+    result; a layer that only moves numbers has none: the rounding is that of the layer whose result is stored. A layer
+    that is stored in the range of the ReLU behind it is one row with it (``folded``). The inherited error is what the
+    errors of its operands become in it. Their sum, element by element, is the layer's error in the quantised model.
+    ``share`` follows each own error through the quantised layers behind it to the model's outputs: the layers are
+    changed from reference to quantised one by one, last to first, so that the steps add up to the final error.
 
     Parameters
     ----------

@@ -328,6 +328,24 @@ def test_sensitivity_of_the_four_bit_model(pool: Executor) -> None:
     assert (untouched.loss == 0).all()
 
 
+def test_a_layer_stored_in_the_range_of_its_relu_is_judged_with_it(golden) -> None:
+    """What TensorFlow Lite quantised: the convolution clips what the float one still gives, and is not to blame."""
+    archive = golden("armnn-nets.zip")
+    reference, model = (mi.open(archive.model(f"ds_cnn_{kind}.armnn")) for kind in ("f32", "int8"))
+    (image,) = (array for name, array in archive.arrays("ds_cnn_f32.npz").items() if name.startswith("in_"))
+    table = blame(model, reference, np.concatenate([image, -image, image / 2]))
+    assert (table.own_db > 35).all()
+    activations = [name for name in model.layers.name if name.endswith(":RELU")]
+    assert len(activations) == 9
+    assert [name for name in table.folded if name] == activations
+    assert table.name.tolist() == [name for name in reference.layers.name[1:-1] if name not in activations]
+    np.testing.assert_allclose(table.own_mse + table.inherited_mse + table.cross_mse, table.mse, rtol=1e-9, atol=1e-15)
+    assert table.share.sum() == pytest.approx(1, abs=1e-9)
+    # the figures are those behind the activation
+    compared = mi.compare(reference, model, np.concatenate([image, -image, image / 2])).set_index("name_a")
+    np.testing.assert_allclose(table.set_index("name").sqnr_db, compared.sqnr_db[table.name], rtol=1e-12)
+
+
 def test_a_float_mode_that_has_the_same_weights_is_named() -> None:
     labels = np.zeros(2, int)
     for name in ("digits_cnn_wq4.ms", "digits_cnn.armnn"):
