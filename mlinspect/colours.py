@@ -1,6 +1,6 @@
 """Tables in colour: bars for sizes, red, amber and green by the readings that the columns' meanings document.
 
-The thresholds are read from those meanings ("good above 40, bad below 20"), so that words and colours cannot part.
+The thresholds are read from those meanings ("good above 40, bad below 20"), so that words and colours always agree.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEVERITIES = {"error": BAD, "warning": FAIR, "info": ""}
 BAR = "#4a90c880"  # half transparent, for text of either colour
 _LEFT, _WHOLE = "text-align:left;", "white-space:nowrap;"
 _READING = re.compile(r"(good|bad) (above|below) (\d+(?:\.\d+)?(?:/\d+)?)|good: 0\b")
-# words before or behind a reading that bind it to some rows: column, and what it has to hold
+# words that restrict a reading to some rows: the column, and the value that it must have
 _ONLY = {
     "of 8-bit weights": ("bits", 8),
     "with one scale for all": ("scheme", "per_tensor"),
@@ -109,7 +109,7 @@ def colour(styler: Styler, declared: Sequence[tuple[str, str, str, str]]) -> Sty
     frame: pd.DataFrame = styler.data  # type: ignore[attr-defined]
     about = {name: (unit, meaning) for name, _, unit, meaning in declared if name in frame}
     numeric = [name for name in about if pd.api.types.is_numeric_dtype(frame[name]) and frame[name].dtype != bool]
-    # of its content: the same table gives the same HTML, and two on a page do not share their colours
+    # from the content: equal tables have equal HTML, and different tables on a page do not share colours
     styler = styler.set_uuid(f"{crc32(frame.to_csv().encode()):08x}")
     reals = [str(name) for name in frame if pd.api.types.is_float_dtype(frame[name])]
     words = [str(name) for name in frame if not pd.api.types.is_numeric_dtype(frame[name])]

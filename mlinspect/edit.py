@@ -224,7 +224,7 @@ def _fitted(values: np.ndarray, count: int) -> np.ndarray:
 
 
 def _axis_by_users(network: ir.Network, tensor: ir.Tensor) -> int | None:
-    """Along which axis the runtime takes channels to lie; None where the file itself says it."""
+    """Axis along which the runtime expects the channels; None if the file states it (Arm NN)."""
     if network.format == "armnn":
         return None
     version, rank = version_number(network.version), len(tensor.shape or ())
@@ -254,7 +254,7 @@ def _check_quantization(network: ir.Network, tensor: ir.Tensor, q: ir.Quantizati
         _check_channels(tensor, q, q.axis)
         runtimes = _axis_by_users(network, tensor)
         if runtimes is not None and runtimes != q.axis:
-            raise InputError(f"{name}: the runtime takes its channels to lie along axis {runtimes}, not {q.axis}")
+            raise InputError(f"{name}: the runtime expects its channels along axis {runtimes}, not {q.axis}")
 
 
 def _check_numbers(tensor: ir.Tensor, bits: int) -> None:
@@ -279,12 +279,12 @@ def _check_channels(tensor: ir.Tensor, q: ir.Quantization, axis: int | None) -> 
 
 
 def without(network: ir.Network, layer: int | str) -> ir.Network:
-    """The network without a layer: what took its output takes its first input instead.
+    """The network without a layer: the readers of its output read its first input instead.
 
     Raises
     ------
     InputError
-        The layer has not just one output, or no input that could take its place; or the model would not be consistent.
+        The layer has several outputs, or only constants as inputs; or an inconsistent model.
 
     Examples
     --------
@@ -347,7 +347,7 @@ def rename(
         Layer, by index or name -> its new name.
     tensors : mapping of int or str to str, optional
         Tensor, by id or name -> its new name. Arm NN's file format has no names for tensors: there they are called
-        like the layers that give them.
+        after the layers that produce them.
 
     Raises
     ------
@@ -362,7 +362,7 @@ def rename(
     'x'
     """
     if tensors and network.format == "armnn":
-        raise InputError("Arm NN keeps no names of tensors: rename the layers that give them")
+        raise InputError("Arm NN does not name tensors: rename the layers that produce them")
     new_layers = {
         old.index: replace(old, name=str(name))
         for key, name in (layers or {}).items()

@@ -56,7 +56,7 @@ def inferred(network: ir.Network, edited: Collection[int], moved: Collection[int
 
 
 def as_given(tensor: ir.Tensor, value: Any, model_format: str) -> ir.Tensor:
-    """The tensor with the shape, and where it holds plain numbers the type, that a run gave it."""
+    """The tensor with the shape that it had in a run, and the type, if its numbers are not quantised."""
     if not isinstance(value, np.ndarray) or tensor.data is not None:
         return tensor
     unknown = value.size == 0 and tensor.shape is not None and 0 not in tensor.shape  # zeros stood for sizes
@@ -104,7 +104,7 @@ def alone(network: ir.Network, layer: ir.Layer, outputs: Mapping[int, Shape | No
 def run_alone(
     network: ir.Network, layer: ir.Layer, operands: Mapping[int, np.ndarray], outputs: Mapping[int, Shape | None]
 ) -> dict[int, np.ndarray]:
-    """What one layer gives for some operands; those not given are zeros."""
+    """Outputs of one layer for some operands; the other operands are zeros."""
     single = alone(network, layer, outputs)
     feeds = {
         port.tensor: operands[port.tensor] if port.tensor in operands else zeros(single.tensors[port.tensor])
@@ -114,15 +114,15 @@ def run_alone(
 
 
 def _gives_what_it_gave(network: ir.Network, layer: ir.Layer) -> bool:
-    """Whether a layer, run by itself on zeros, still gives the shapes and types that are declared."""
+    """Whether a layer, run alone on zeros, still returns the declared shapes and types."""
     if layer.op in _PASSIVE:
         return True
-    if layer.op in CALLS:  # what it gives depends on other graphs
+    if layer.op in CALLS:  # its outputs depend on other graphs
         return False
     wanted = {i: network.tensors[i] for i in layer.outputs}
     try:
         found = run_alone(network, layer, {}, sizes(network, layer))
-    except UnsupportedError:  # without arithmetic nothing tells otherwise
+    except UnsupportedError:  # without arithmetic there is nothing to compare
         return True
     except MlinspectError:
         return False

@@ -93,7 +93,7 @@ def phases(network: Network) -> dict[int, str]:
 
 
 def _mark_what_serves_alone(layers: Iterable[Layer], users: dict[int, list[Layer]], found: dict[int, str]) -> None:
-    """Layers whose results only backward or optimizer layers take belong to them: running powers, sums of gradients."""
+    """Layers that only serve backward or optimizer layers belong to them: running powers, sums of gradients."""
     for layer in reversed(list(layers)):
         takers = {found.get(user.index) for tensor in layer.outputs for user in users.get(tensor, ())}
         if layer.index not in found and takers and takers <= {"backward", "optimizer"}:

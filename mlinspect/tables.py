@@ -274,11 +274,11 @@ def edges(network: ir.Network) -> pd.DataFrame:
         for layer in graph.layers
         for slot, tensor in enumerate(layer.inputs)
     ]
-    gives = [producer.get(tensor, (None, None)) for _, _, tensor in reads]
+    made_by = [producer.get(tensor, (None, None)) for _, _, tensor in reads]
     return _frame(
         "edges",
-        producer=[layer for layer, _ in gives],
-        output_slot=[slot for _, slot in gives],
+        producer=[layer for layer, _ in made_by],
+        output_slot=[slot for _, slot in made_by],
         consumer=[layer for layer, _, _ in reads],
         input_slot=[slot for _, slot, _ in reads],
         tensor=[tensor for _, _, tensor in reads],
@@ -286,7 +286,7 @@ def edges(network: ir.Network) -> pd.DataFrame:
 
 
 def inputs(network: ir.Network) -> pd.DataFrame:
-    """The main graph's inputs, in the order that ``run`` takes them.
+    """The main graph's inputs, in the order that ``run`` expects them.
 
     Examples
     --------
@@ -297,7 +297,7 @@ def inputs(network: ir.Network) -> pd.DataFrame:
 
 
 def outputs(network: ir.Network) -> pd.DataFrame:
-    """The main graph's outputs, in the order that ``run`` gives them.
+    """The main graph's outputs, in the order that ``run`` returns them.
 
     Examples
     --------

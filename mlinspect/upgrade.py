@@ -21,7 +21,7 @@ from mlinspect.formats.typeids import version_number
 # Arm NN's feature versions, as its newest release and as 20.08 write them
 NEWEST_FEATURES = {"bindingIdsScheme": 1, "weightsLayoutScheme": 1, "constantTensorsAsInputs": 1}
 _FEATURES_2008 = {"bindingIdsScheme": 1, "weightsLayoutScheme": 0, "constantTensorsAsInputs": 0}
-# operators that take their weights through input slots today
+# operators whose weights come through input slots today
 WEIGHTS_AS_INPUTS = ("Convolution2d", "DepthwiseConvolution2d", "Convolution3d", "FullyConnected")
 _DTYPES = {"QuantisedAsymm8": "QAsymmU8", "QuantisedSymm16": "QSymmS16"}
 # deprecated operator -> today's, and the attributes that say the rest
@@ -121,7 +121,7 @@ def _newest_armnn(network: ir.Network) -> ir.Network:
 
 
 def _loose(network: ir.Network) -> set[int]:
-    """Constants at input slots that no layer gives."""
+    """Constants at input slots that no layer produces."""
     given = {tensor for layer in network.layers.values() for tensor in layer.outputs}
     taken = {
         tensor
@@ -133,7 +133,7 @@ def _loose(network: ir.Network) -> set[int]:
 
 
 def with_constant_layers(network: ir.Network) -> ir.Network:
-    """Arm NN: a Constant layer before its first user for each constant that an input slot takes and no layer gives."""
+    """Arm NN: a Constant layer before its first user for each constant at an input slot that no layer produces."""
     loose = _loose(network)
     free = max(network.layers, default=-1) + 1
     layers: list[ir.Layer] = []
@@ -162,7 +162,7 @@ def _depthwise_newest(tensor: ir.Tensor) -> ir.Tensor:
 
 
 def _with_binding_ids(graph: ir.Graph) -> ir.Graph:
-    """Ids that tell inputs and outputs apart: their own, or positions where a file of 2019 gives several the same."""
+    """Ids that tell inputs and outputs apart: their own, or positions where a file of 2019 repeats them."""
     layers = {layer.index: layer for layer in graph.layers}
     for op in PORTS:
         own = port_layers(graph, op)
@@ -226,7 +226,7 @@ def _last_axis(network: ir.Network, layer: ir.Layer) -> int:
 
 
 _LAYERS_2008 = 59  # members of its union of layers
-# attributes that came later: what it computes without them, and what says the same in other words
+# attributes that came later: the value that it assumes, and one that means the same for a layer
 _SINCE_2008: Mapping[str, Mapping[str, tuple[Any, Any]]] = {
     "Softmax": {"axis": (-1, _last_axis)},
     "Pad": {"paddingMode": ("Constant", None)},
@@ -321,7 +321,7 @@ def _tensor(tensor: ir.Tensor) -> ir.Tensor:
 
 
 def _check_axes(network: ir.Network) -> None:
-    """The version decides along which axis the runtime takes a weight's channels to lie."""
+    """Refuse weights whose channels the runtime, which goes by the version, would expect along another axis."""
     version = version_number(network.version)
     for layer in network.layers.values():
         for position, number in enumerate(layer.inputs):

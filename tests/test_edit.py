@@ -296,7 +296,7 @@ def test_per_channel(int8):
     assert len(q.zero_point) == channels
     with pytest.raises(InputError, match=r"has .* channels along axis 0, not 3"):
         edit.with_quant(network, tensor.index, scale=[1, 2, 3])
-    with pytest.raises(InputError, match="the runtime takes its channels to lie along axis 0, not 3"):
+    with pytest.raises(InputError, match="the runtime expects its channels along axis 0, not 3"):
         edit.with_quant(network, tensor.index, scale=np.ones(tensor.shape[3]), axis=3)
     single = edit.with_quant(network, tensor.index, scale=[0.5], zero_point=[0])
     assert single.tensors[tensor.index].quantization.axis is None
@@ -398,7 +398,7 @@ def test_rename(ms, arm):
     assert {"conv", "conv/weights", "conv/bias"} < {tensor.name for tensor in new.tensors.values()}
     assert [port.name for port in new.graphs[0].outputs] == ["scores"]
     assert list(mi.open(save.to_bytes(new)).run(IMAGES[:1], quantize=True)) == ["scores"]
-    with pytest.raises(InputError, match="Arm NN keeps no names of tensors"):
+    with pytest.raises(InputError, match="Arm NN does not name tensors"):
         edit.rename(arm.network, tensors={0: "x"})
 
 

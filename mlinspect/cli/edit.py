@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def add_commands(commands: Any) -> None:
-    """Add the sub-parsers of ``extract``, ``upgrade`` and ``set-quant`` to what ``add_subparsers`` gave.
+    """Add the sub-parsers of ``extract``, ``upgrade`` and ``set-quant`` to the result of ``add_subparsers``.
 
-    Each sets ``run`` to a function of the parsed options that gives the exit code.
+    Each sets ``run`` to a function from the parsed options to the exit code.
 
     Examples
     --------

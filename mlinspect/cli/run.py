@@ -26,9 +26,9 @@ BLAMED = ["name", "kind", "reference", "sqnr_db", "own_db", "inherited_db", "sha
 
 
 def add_commands(commands: Any) -> None:
-    """Add the sub-parsers of ``run``, ``trace``, ``compare`` and ``blame`` to what ``add_subparsers`` gave.
+    """Add the sub-parsers of ``run``, ``trace``, ``compare`` and ``blame`` to the result of ``add_subparsers``.
 
-    Each sets ``run`` to a function of the parsed options that gives the exit code.
+    Each sets ``run`` to a function from the parsed options to the exit code.
 
     Examples
     --------
@@ -195,7 +195,7 @@ def _inputs(given: list[str], model: Model) -> dict[str | int, np.ndarray]:
         else:
             position = names.index(name) if name in names else number
             if position >= len(ports):
-                raise InputError(f"{path}: the model takes {len(ports)} inputs")
+                raise InputError(f"{path}: the model has only {len(ports)} inputs")
             tensor = model.network.tensors[ports[position].tensor]
             array = read_dump(file, shape=tensor.shape)[file.stem]
             one_byte = array.itemsize == numpy_dtype(tensor).itemsize == 1

@@ -173,7 +173,7 @@ class Decoder:
         self.plans: list[Plan] = []
         self._readers: dict[tuple[str, bool], Reader] = {}
         self.tables_read = 0
-        # a table takes at least its vtable offset and an offset to it; more tables than that are met in circles
+        # a table needs at least 8 bytes: its vtable offset and an offset to it; more tables can only be met in circles
         self._most_tables = self.size // 8 + 16
         self._claims = 16 * self.size + (1 << 16)
 

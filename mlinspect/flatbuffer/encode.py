@@ -53,8 +53,8 @@ def encode(schema: Schema, root: Mapping[str, Any], identifier: bool = True) -> 
     ----------
     schema : Schema
     root : mapping
-        A record of the schema's root table, as the decoder gives it: missing fields and those that equal their default
-        are not stored; enums by name or number; a union ``u`` needs its tag (name or number) in ``u_type``.
+        A record of the schema's root table, as the decoder returns it. Missing fields, and those that equal their
+        default, are not stored; enums by name or number; a union ``u`` needs its tag (name or number) in ``u_type``.
     identifier : bool
         Write the schema's file identifier, if it has one.
 
@@ -80,7 +80,7 @@ def encode(schema: Schema, root: Mapping[str, Any], identifier: bool = True) -> 
 def encode_parts(
     schema: Schema, root: Mapping[str, Any], identifier: bool = True, carried: np.ndarray | None = None
 ) -> list[np.ndarray]:
-    """The bytes that :func:`encode` gives, in parts to be written one after the other.
+    """The bytes that :func:`encode` returns, in parts to be written one after the other.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class _Builder(flatbuffers.Builder):
         self.tail_size += part.nbytes
 
     def large_vector(self, values: np.ndarray) -> int:
-        """Put a vector into the tail; gives its position."""
+        """Put a vector into the tail; returns its position."""
         self._append(np.zeros((-self.tail_size - 4) % _ALIGN, np.uint8))
         position = -self.tail_size
         self._append(np.array([values.size], "<u4"))

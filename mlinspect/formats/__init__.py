@@ -134,7 +134,7 @@ def _read_unmarked(buffer: np.ndarray, folder: Path | None, suffix: str) -> Netw
 
 
 def _begins_like_a_model(buffer: np.ndarray) -> bool:
-    """A root table near the beginning, its vtable sound or behind the end: where Arm NN writes it, a cut takes it."""
+    """A root table near the beginning, with a sound vtable or one behind the end, where Arm NN puts it and a cut is."""
     root = int(buffer[:4].view("<u4")[0])
     if root % 4 or not 0 < root <= _MAX_ROOT:
         return False

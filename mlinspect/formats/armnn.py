@@ -94,7 +94,7 @@ class _Builder:
             table.name: [item.name for item in table.fields if item.type == "ConstTensor" and item.name != "input"]
             for table in self.decoder.schema.tables.values()
         }
-        self.layouts: dict[int, str] = {}  # tensor id -> order of its axes, told by the layer that takes it
+        self.layouts: dict[int, str] = {}  # tensor id -> order of its axes, known from the layer that reads it
 
     def network(self) -> Network:
         items = [self._item(i, holder) for i, holder in enumerate(self.root.get("layers") or ())]
@@ -177,11 +177,11 @@ class _Builder:
             if slot.get("isOverridden") and slot["overriddenTensorInfo"] is not None:
                 item.meta.setdefault("overriddenTensorInfo", {})[slot["index"]] = plain(slot["overriddenTensorInfo"])
         if item.meta:
-            self.notes.append(f"layer {item.label} takes inputs under another type or shape than they are given")
+            self.notes.append(f"layer {item.label} reads inputs under another type or shape than they have")
         return found
 
     def _note_layouts(self, item: _Item) -> None:
-        """The order of a weight tensor's axes is known to the layer that takes it."""
+        """Note the order of a weight tensor's axes, which follows from the layer that reads it."""
         if len(item.inputs) < 2:
             return
         if item.op in ("Convolution2d", "TransposeConvolution2d"):

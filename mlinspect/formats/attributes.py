@@ -40,7 +40,7 @@ def attribute_table(schema: Schema, model_format: str, op: str) -> str | None:
 
 
 def checked_attrs(schema: Schema, model_format: str, op: str, attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes as a file would give them back: complete, enums by name, floats rounded to what is stored.
+    """Attributes as they would be read from a file: complete, enums by name, floats rounded to what is stored.
 
     Parameters
     ----------

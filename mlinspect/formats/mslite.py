@@ -41,7 +41,7 @@ _NODE_META = ("nodeType", "quantType", "deviceType")
 _TENSOR_META = ("nodeType", "quantClusters")
 _SHOWN_ELSEWHERE = ("nodes", "allTensors", "subGraph", "version", "inputIndex", "outputIndex")
 _INTEGERS = frozenset(("int8", "uint8", "int16", "int32", "int4"))
-_MAX_ENDS = 1 << 16  # tensors that one node may take or give
+_MAX_ENDS = 1 << 16  # inputs or outputs that one node may have
 
 
 def find_reading(buffer: np.ndarray, schema: Schema | None = None) -> Reading:
@@ -68,7 +68,7 @@ def read(reading: Reading, folder: Path | None = None) -> Network:
     Raises
     ------
     ModelFormatError
-        Records that do not fit together, as a node that takes a tensor that is not there.
+        Records that do not fit together, as a node that reads a tensor that is not there.
     """
     return _Builder(reading, folder).network()
 
@@ -208,8 +208,8 @@ class _Builder:
     # ---- tensors -----------------------------------------------------------------------------------------------------
 
     def _tensors(self, layers: list[Layer], parts: list[_Part]) -> list[Tensor]:
-        users: dict[int, tuple[Layer, int]] = {}  # tensor -> layer that takes it first, at which input
-        names: dict[int, str] = {}  # for tensors to which the file gives none
+        users: dict[int, tuple[Layer, int]] = {}  # tensor -> its first reader, and at which input
+        names: dict[int, str] = {}  # for tensors without a name in the file
         for layer in layers:
             for position, tensor in enumerate(layer.inputs):
                 users.setdefault(tensor, (layer, position))

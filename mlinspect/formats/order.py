@@ -1,4 +1,4 @@
-"""Put layers into an order in which they can run."""
+"""Sort layers into an order in which they can run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def topological(inputs: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]
     Parameters
     ----------
     inputs, outputs : sequence of sequences of int
-        Tensor ids that each layer takes and gives.
+        Tensor ids that each layer reads and produces.
 
     Returns
     -------

@@ -11,7 +11,7 @@ from mlinspect.flatbuffer import Record
 from mlinspect.formats.records import fits
 from mlinspect.ir import Layer, Quantization
 
-# fields that say nothing of what numbers stand for
+# fields that do not change the real values
 _WITHOUT_VALUES = frozenset(("dstDtype", "roundType", "multiplier"))
 # our name -> the file's
 EXTRA = {
@@ -33,7 +33,7 @@ def channel_axis(layer: Layer, position: int, rank: int, version: tuple[int, int
     Parameters
     ----------
     layer : Layer
-        The layer that takes the tensor.
+        The layer that reads the tensor.
     position : int
         Which of its inputs the tensor is.
     rank : int

@@ -149,7 +149,7 @@ def shaped(values: np.ndarray, shape: tuple[int, ...] | None) -> np.ndarray | No
 
 
 def dimensions(vector: np.ndarray | None, record: Record) -> tuple[int, ...]:
-    """A shape as the file gives it; an absent vector is the shape of a scalar.
+    """A shape as stored in the file; an absent vector is the shape of a scalar.
 
     Raises
     ------

@@ -51,7 +51,7 @@ class _Writer:
         self.network = network
         self.schema = schema
         self.layers = network.graphs[0].layers
-        # the vendor's loader takes an index for a position in the file, so they have to be the same
+        # the vendor's loader uses an index as a position in the file, so they must be the same
         in_order = [layer.index for layer in self.layers]
         self.numbers = compact_numbers(in_order, in_order)
         self.sources = {
@@ -134,7 +134,7 @@ class _Writer:
         for slot, tensor in enumerate(layer.slots):
             if tensor not in self.sources:
                 name = self.network.tensors[tensor].name
-                raise UnsupportedError(f"layer {layer.index} {layer.name!r}: no layer gives its input {name!r}")
+                raise UnsupportedError(f"layer {layer.index} {layer.name!r}: no layer produces its input {name!r}")
             producer, output = self.sources[tensor]
             connection = {"sourceLayerIndex": producer, "outputSlotIndex": output}
             inputs.append({"index": slot, "connection": connection})
@@ -168,7 +168,7 @@ class _Writer:
     # ---- tensors -----------------------------------------------------------------------------------------------------
 
     def _info(self, tensor: ir.Tensor, layer: ir.Layer | None = None) -> dict[str, Any]:
-        """A TensorInfo. Numbers without quantisation get the scale 0, as the vendor's writer gives them."""
+        """A TensorInfo. Tensors without quantisation get the scale 0, as from the vendor's writer."""
         shape, q = tensor.shape, tensor.quantization
         info: dict[str, Any] = {
             "dimensions": [max(size, 0) for size in shape or ()],

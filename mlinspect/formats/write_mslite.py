@@ -20,7 +20,7 @@ from mlinspect.formats.write_records import Carrier, compact_numbers, wrapped
 LAYOUT = "msl2_newest"
 _EXTERNAL_FROM = 1024  # bytes: smaller constants stay in the model's own file
 _ALIGN = 16
-# names that the reader gives by a file's age -> those of the schema
+# the reader's names of operators, which follow a file's age -> the schema's
 _OTHER_NAMES = {"MatMulFusion": "MatMul", "Merge": "SwitchLayer"}
 _SINCE_2020 = ("name", "subGraph")
 _TYPE_IDS = 256  # more than there are types; the names of unknown ones hold their numbers
@@ -41,7 +41,7 @@ class External:
         self._size = 0
 
     def add(self, data: np.ndarray) -> dict[str, Any]:
-        """Put bytes into the file; gives the record that says where they lie."""
+        """Add bytes to the file; returns the record that says where they lie."""
         gap = -self._size % _ALIGN
         self.parts += [np.zeros(gap, np.uint8), data]
         self._entries.append({"offset": self._size + gap, "length": data.nbytes})
@@ -49,7 +49,7 @@ class External:
         return self._entries[-1]
 
     def named(self, stem: str) -> str:
-        """The file's name, which tells its content, so that no other model's constants are ever written over."""
+        """The file's name, with a digest of its content: so it never replaces another model's constants."""
         digest = hashlib.blake2b(digest_size=8)
         for part in self.parts:
             digest.update(part.data)

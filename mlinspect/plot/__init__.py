@@ -1,1 +1,1 @@
-"""Pictures of a model: matplotlib functions that take ``ax=`` and return ``Axes``."""
+"""Pictures of a model: matplotlib functions that draw on ``ax=`` (by default in a new figure) and return ``Axes``."""

@@ -88,7 +88,7 @@ def memory(model: Any, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("layer, in order of execution")
     ax.set_ylabel("bytes of activations")
     if not live.size or np.isnan(live).all():
-        return tidy(ax, "Memory over the layers", "sizes are not known: give shapes=")
+        return tidy(ax, "Memory over the layers", "sizes are not known: pass a table of cost(shapes=...)")
     places = np.arange(len(live))
     edges = np.arange(len(live) + 1) - 0.5
     ax.stairs(np.nan_to_num(live), edges, fill=True, color=SKY, linewidth=0)

@@ -92,7 +92,7 @@ def blocks(network: ir.Network, max_nodes: int = MAX_NODES) -> tuple[list[Node],
     """Nodes to draw and the edges between them: one per layer, or blocks where there are more than `max_nodes` layers.
 
     A layer joins the block that all its inputs come from, as long as the block holds no more than so many convolutions
-    and products. Whatever a block takes it takes at its first layer, so blocks never wait for each other.
+    and products. Data enter a block at its first layer only, so blocks never depend on each other in a circle.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def _contracted(
 ) -> tuple[list[Node], list[tuple[int, int]]]:
     """Blocks of at most so many convolutions and products, or of so many layers in a row; else one node per layer."""
     nodes: list[Node] = []
-    source: dict[int, int] = {}  # tensor -> node that gives it
+    source: dict[int, int] = {}  # tensor -> node that produces it
     heavy: list[int] = []
     edges: dict[tuple[int, int], None] = {}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe and Ito's palette: told apart with any colour vision; what must be told apart in grey differs in shape or place
+# Okabe and Ito's palette, safe for any colour vision; what must differ in grey, too, differs in shape or place
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
 GREY, PALE = "#808080", "#E8E8E8"
@@ -53,7 +53,7 @@ def axes(ax: Axes | None, width: float, height: float) -> Axes:
 
 
 def plain(name: Any, most: int = 60) -> str:
-    """A name that matplotlib takes as it is (a pair of dollars would start a formula), shortened from the left.
+    """A name for matplotlib: dollars escaped, as a pair of them would start a formula, and shortened from the left.
 
     Examples
     --------

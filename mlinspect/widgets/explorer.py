@@ -87,12 +87,12 @@ class Side:
     def tensor(self, index: int) -> str:
         """All about a tensor."""
         row = self.model.tensors.loc[index]
-        told = {
+        shown = {
             "role": row["role"], "type": f"{row['dtype']} ({row['vendor_dtype']})", "layout": row["layout"],
             "quantised": facts.quantization_text(self.network.tensors[index]), "stored bytes": _figure(row["nbytes"]),
             "compression": row["compression"], "at byte": _figure(row["file_offset"]),
         }  # fmt: skip
-        rows = [[words, escape(str(value))] for words, value in told.items() if not pd.isna(value) and value != ""]
+        rows = [[words, escape(str(value))] for words, value in shown.items() if not pd.isna(value) and value != ""]
         rows += [["given by", self._layers([row["producer"]])], ["read by", self._layers(row["consumers"])]]
         size = views.shape_text(self.network.tensors[index].shape)
         return f"<div><b>{escape(row['name'])}</b> {size}</div>{table((), rows)}{self._lint('tensor', index)}"

@@ -1,4 +1,4 @@
-"""A layer as HTML: its neighbours in the graph, its attributes, what it reads and gives."""
+"""A layer as HTML: its neighbours in the graph, its attributes, its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def button(label: str, trait: str, value: object, title: str) -> str:
     >>> button("relu", "target", 3, "go there")
     "<button class='mli-go' data-set='target' data-value='3' title='go there'>relu</button>"
     """
-    told = f"data-set='{trait}' data-value='{escape(str(value))}' title='{escape(title)}'"
-    return f"<button class='mli-go' {told}>{label}</button>"
+    marks = f"data-set='{trait}' data-value='{escape(str(value))}' title='{escape(title)}'"
+    return f"<button class='mli-go' {marks}>{label}</button>"
 
 
 def neighbourhood(network: ir.Network, layer: ir.Layer, trait: str = "target") -> str:
@@ -98,7 +98,7 @@ def _short(value: Any) -> str:
 
 
 def operands(network: ir.Network, layer: ir.Layer, trait: str = "operand") -> str:
-    """What a layer reads and gives: type, shape, quantisation.
+    """Inputs and outputs of a layer: type, shape, quantisation.
 
     A click sets the trait: ``operand`` to ``in0``, ``out0``, ..., any other to the tensor's id.
 

@@ -17,7 +17,7 @@ LOW, HIGH, INF, NAN = 1, 2, 3, 4  # marks of values; the higher one wins in a bl
 _STEPS = 250  # colours of plain values; behind them the marks, the last is transparent
 CLEAR = 255
 
-# told apart with any colour vision: values run blue - light - orange, marks are none of these
+# safe for any colour vision: values run from blue through light to orange, marks have other colours
 _SIGNED = ((5, 48, 97), (67, 147, 195), (240, 240, 236), (224, 146, 62), (120, 55, 5))
 _UNSIGNED = ((240, 240, 236), (160, 196, 216), (67, 130, 185), (24, 77, 135), (8, 29, 60))
 MARKS = {LOW: (200, 0, 150), HIGH: (255, 70, 200), INF: (0, 170, 90), NAN: (0, 0, 0)}

@@ -31,9 +31,9 @@ def find(frame: pd.DataFrame, word: str = "", query: str = "") -> pd.DataFrame:
     frame : DataFrame
         ``model.layers`` or ``model.tensors``.
     word : str
-        Of any case; ``""`` takes all rows.
+        In any case; ``""``: all rows.
     query : str
-        As for ``DataFrame.query``; ``""`` takes all rows.
+        As for ``DataFrame.query``; ``""``: all rows.
 
     Raises
     ------
@@ -50,10 +50,10 @@ def find(frame: pd.DataFrame, word: str = "", query: str = "") -> pd.DataFrame:
     mlinspect.errors.InputError: there is no column 'mac'; the columns are name, op, macs
     """
     if word:
-        told = frame["name"].astype(str)
+        searched = frame["name"].astype(str)
         for column in ("op", "kind", "role"):
-            told = told + "\n" + frame[column].astype(str) if column in frame else told
-        frame = frame[told.str.contains(word, case=False, regex=False)]
+            searched = searched + "\n" + frame[column].astype(str) if column in frame else searched
+        frame = frame[searched.str.contains(word, case=False, regex=False)]
     if not query.strip():
         return frame
     try:

@@ -1,4 +1,4 @@
-"""One tensor's values as HTML: heat map, feature maps, histogram, numbers. Pure functions; what they give stays small.
+"""One tensor's values as HTML: heat map, feature maps, histogram, numbers. Pure functions with small results.
 
 However large the array, a picture has at most ``pixels.LIMIT`` pixels a side, a table ``ROWS`` by ``COLUMNS`` cells.
 """

@@ -69,7 +69,7 @@ def test_inputs_that_do_not_fit(tmp_path: Path, image: Path) -> None:
     (tmp_path / "x.bin").write_bytes(bytes(7))
     with pytest.raises(mi.InputError, match=r"7 elements of uint8 do not fill \[1, 8, 8, 1\]"):
         command("run", "digits_cnn.ms", "--input", tmp_path / "x.bin")
-    with pytest.raises(mi.InputError, match="the model takes 1 inputs"):
+    with pytest.raises(mi.InputError, match="the model has only 1 inputs"):
         command("run", "digits_cnn.ms", "--input", image, "--input", tmp_path / "x.bin")
     with pytest.raises(mi.InputError, match="no array was given for 'image'"):
         command("run", "digits_cnn.ms")

@@ -464,7 +464,7 @@ def test_inputs_taken_under_another_shape():
     network = read(hand_made(floor))
     assert named(network, "floor").meta["overriddenTensorInfo"][0]["dimensions"] == (2, 2)
     assert network.layers[0].meta == {}
-    assert network.notes[-1] == "layer floor takes inputs under another type or shape than they are given"
+    assert network.notes[-1] == "layer floor reads inputs under another type or shape than they have"
 
 
 def test_a_broken_layer_does_not_make_the_file_older():

@@ -95,7 +95,7 @@ def test_types_that_the_format_does_not_have(model_format):
 
 def test_an_input_that_no_layer_gives():
     network = with_layer(relu().network, 1, inputs=(1,), outputs=())
-    with pytest.raises(UnsupportedError, match="layer 1 'relu': no layer gives its input 'relu'"):
+    with pytest.raises(UnsupportedError, match="layer 1 'relu': no layer produces its input 'relu'"):
         save.to_bytes(network)
 
 

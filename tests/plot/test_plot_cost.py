@@ -82,7 +82,7 @@ def test_memory_of_open_shapes(ax, model):
     ax.clear()
     everything = {i: replace(t, shape=(-1,)) for i, t in network.tensors.items()}
     memory(replace(network, tensors=everything), ax)
-    assert "give shapes=" in ax.get_title(loc="left")
+    assert "cost(shapes=...)" in ax.get_title(loc="left")
     assert not ax.patches
 
 
