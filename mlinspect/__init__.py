@@ -50,7 +50,7 @@ Pictures and widgets
     model.stepper(inputs)         a run in a notebook, layer by layer
     model.explore()               search layers and weights in a notebook
     model.report(file)            card, tables, lint and plots on one HTML page
-    mlinspect.plot.errors         pictures of what compare, blame and sensitivity give: accumulated(table), shares(table)
+    mlinspect.plot.errors         pictures of what compare and blame give: accumulated(table), shares(table), ...
 
 Change and save: each gives a new model
     model.with_attrs(layer, ...), .with_constant(tensor, array), .with_quant(tensor, scale=...)
