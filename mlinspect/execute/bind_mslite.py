@@ -28,7 +28,7 @@ from mlinspect.execute import (  # noqa: F401 (they register operators)
 from mlinspect.execute.engine import Compute, as_tuple
 from mlinspect.execute.registry import OPS, Call, Op, find_op
 from mlinspect.execute.supplied import compute_by
-from mlinspect.execute.upgrade_mslite import upgraded
+from mlinspect.execute.upgrade_mslite import upgraded, upgraded_op
 from mlinspect.execute.values import dequantize_array, quantize_array, real_weights
 from mlinspect.kernels.quantize import dequantize
 
@@ -75,7 +75,7 @@ def reference_of(network: ir.Network, layer: ir.Layer) -> str:
     own = find_op("mslite", layer)
     if own is not None and own.reference == "user":
         return "user"
-    op = upgraded(layer, network.layout)[0].op
+    op = upgraded_op(layer, network.layout)
     entry, int8 = OPS["mslite"].get(op), OPS["mslite:int8"].get(op)
     if entry is None:
         return "none"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from mlinspect import ir
+from mlinspect.errors import ExecutionError
 
 Attributes = Mapping[str, Any]
 Source = str | tuple[str, ...] | Callable[[Attributes], Any]
@@ -217,6 +218,20 @@ _MSL2_ROWS: dict[str, Row] = {
 _FIXED = {"nhwc": (0, 2, 3, 1), "nchw": (0, 3, 1, 2)}
 
 
+def upgraded_op(layer: ir.Layer, layout: str) -> str:
+    """The name that the newest schema has for a layer's operator; its own where there is no other.
+
+    Examples
+    --------
+    >>> upgraded_op(ir.Layer(0, "", "Nchw2Nhwc", "transpose", 0, {}, (0,), (1,)), "ms_v0_r1_0")
+    'Transpose'
+    """
+    if layer.op in ("Pooling", "PoolingGrad") and not layout.startswith("msl2"):
+        return _POOLING.get(str(layer.attrs.get("poolingMode")), (layer.op, layer.op))[layer.op == "PoolingGrad"]
+    row = ROWS.get(layer.op) if not layout.startswith("msl2") else _MSL2_ROWS.get(layer.op)
+    return layer.op if row is None or layout == "msl2_newest" else row.op
+
+
 def upgraded(layer: ir.Layer, layout: str) -> tuple[ir.Layer, tuple[np.ndarray, ...]]:
     """A layer in the names of the newest schema, and the constant operands to be appended to its own.
 
@@ -226,6 +241,11 @@ def upgraded(layer: ir.Layer, layout: str) -> tuple[ir.Layer, tuple[np.ndarray, 
     layout : str
         Of its file, as ``"ms_v0_r1_0"``.
 
+    Raises
+    ------
+    ExecutionError
+        Attributes that its arithmetic needs are missing.
+
     Examples
     --------
     >>> old = ir.Layer(0, "", "Nchw2Nhwc", "transpose", 0, {}, (0,), (1,))
@@ -233,6 +253,15 @@ def upgraded(layer: ir.Layer, layout: str) -> tuple[ir.Layer, tuple[np.ndarray, 
     >>> new.op, extra
     ('Transpose', (array([0, 2, 3, 1], dtype=int32),))
     """
+    try:
+        return _upgraded(layer, layout)
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        missing = ", ".join(name for name, value in layer.attrs.items() if value is None)
+        said = f"the file gives no {missing}" if missing else "its attributes make no sense"
+        raise ExecutionError(f"layer {layer.index} {layer.name!r} ({layer.op}): {said}: is it damaged?") from error
+
+
+def _upgraded(layer: ir.Layer, layout: str) -> tuple[ir.Layer, tuple[np.ndarray, ...]]:
     if layout.startswith("msl2"):
         row = _MSL2_ROWS.get(layer.op)
         return (layer, ()) if row is None or layout == "msl2_newest" else (_renamed(layer, row, layer.attrs), ())

@@ -7,9 +7,10 @@ import pytest
 
 import mlinspect as mi
 from mlinspect import ir
+from mlinspect.errors import ExecutionError
 from mlinspect.execute import bind_mslite  # noqa: F401 (registers the operators)
 from mlinspect.execute.registry import operators
-from mlinspect.execute.upgrade_mslite import ROWS, snake_case, upgraded
+from mlinspect.execute.upgrade_mslite import ROWS, snake_case, upgraded, upgraded_op
 from mlinspect.flatbuffer import load_schema
 
 F = np.float32
@@ -243,3 +244,23 @@ def test_every_other_operator_of_the_newest_schema_is_computed():
 
 def test_snake_case():
     assert snake_case("beginMask") == "begin_mask"
+
+
+def test_the_name_alone_needs_no_attributes():
+    for op in ROWS:
+        bare = ir.Layer(0, "", op, "", 0, {}, (), ())
+        try:
+            new, _ = upgraded(bare, "ms_v0_r1_0")
+        except ExecutionError:
+            new = bare
+        assert upgraded_op(bare, "ms_v0_r1_0") == (new.op if new is not bare else ROWS[op].op)
+    pooling = ir.Layer(0, "", "Pooling", "", 0, {"poolingMode": "MEAN_POOLING"}, (), ())
+    assert upgraded_op(pooling, "ms_v0_r1_0") == "AvgPoolFusion"
+    assert upgraded_op(ir.Layer(0, "", "Pooling", "", 0, {}, (), ()), "ms_v0_r1_0") == "Pooling"
+
+
+def test_attributes_that_a_damaged_file_lost_are_named():
+    tile = ir.Layer(64, "tile", "Tile", "tile", 0, {"multiples": None, "dims": None}, (0,), (1,))
+    assert upgraded_op(tile, "ms_v0_r0_7") == "TileFusion"
+    with pytest.raises(ExecutionError, match=r"layer 64 'tile' \(Tile\): the file gives no multiples, dims"):
+        upgraded(tile, "ms_v0_r0_7")
