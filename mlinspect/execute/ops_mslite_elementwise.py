@@ -5,9 +5,7 @@ In float mode the operators' definitions count, where the runtime departs from t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -46,15 +44,11 @@ ACTIVATIONS: dict[str, tuple[str, float | str, float | str]] = {
 NO_ACTIVATION = ("NO_ACTIVATION", None)
 
 
-def _activated(
-    call: Call, name: str, x: np.ndarray, attrs: Mapping[str, Any], out: np.ndarray | None = None
-) -> np.ndarray:
-    """An activation of float32 with the parameters that some attributes give."""
-    kernel, *parameters = choice(ACTIVATIONS, name, "activation")
-    if name == "GELU" and attrs.get("approximate"):
-        kernel = "gelu_tanh"
-    a, b = (attrs.get(p, 0) if isinstance(p, str) else p for p in parameters)
-    return activate(x, kernel, a, b, NNACL if call.mode == "vendor" else FAST, out)
+# what operators fuse has no parameters of its own
+_FUSED = {
+    name: (kernel, 0 if isinstance(a, str) else a, 0 if isinstance(b, str) else b)
+    for name, (kernel, a, b) in ACTIVATIONS.items()
+}
 
 
 @mslite("Activation")
@@ -64,17 +58,22 @@ def activation(call: Call, x: np.ndarray) -> np.ndarray:
         return x
     if name == "RELU" and x.dtype == np.int32:
         return np.maximum(x, 0)
-    return _activated(call, name, x, call.attrs)
+    kernel, *parameters = choice(ACTIVATIONS, name, "activation")
+    if name == "GELU" and call.attrs.get("approximate"):
+        kernel = "gelu_tanh"
+    a, b = (call.attrs.get(p, 0) if isinstance(p, str) else p for p in parameters)
+    return activate(x, kernel, a, b, NNACL if call.mode == "vendor" else FAST)
 
 
 def fused(call: Call, y: np.ndarray) -> np.ndarray:
-    """The activation that an operator applies to its result, in place; it has no parameters of its own."""
+    """The activation that an operator applies to its result, in place."""
     name = call.attrs.get("activation_type")
     if name in NO_ACTIVATION:
         return _folded(call, y) if call.mode == "float" else y
     if y.dtype != np.float32:
         return np.clip(y, 0, 6 if name == "RELU6" else None)
-    return _activated(call, name, y, {}, np.ascontiguousarray(y))
+    kernel, a, b = choice(_FUSED, name, "activation")
+    return activate(y, kernel, a, b, NNACL if call.mode == "vendor" else FAST, np.ascontiguousarray(y))
 
 
 def _folded(call: Call, y: np.ndarray) -> np.ndarray:

@@ -143,8 +143,8 @@ def taps(
     >>> [cells.ravel().tolist() for _, cells in taps(np.arange(4).reshape(1, 1, 4, 1), (1, 2), (1, 2), (1, 1), (1, 2))]
     [[0, 2], [1, 3]]
     """
-    for tap in np.ndindex(*kernel):
-        rows, columns = (
-            slice(k * d, k * d + (n - 1) * s + 1, s) for k, d, n, s in zip(tap, dilation, out, stride, strict=True)
-        )
-        yield tap, image[:, rows, columns]
+    (stride_y, stride_x), (step_y, step_x), (height, width) = stride, dilation, out
+    for ky, kx in np.ndindex(*kernel):
+        rows = slice(ky * step_y, ky * step_y + (height - 1) * stride_y + 1, stride_y)
+        columns = slice(kx * step_x, kx * step_x + (width - 1) * stride_x + 1, stride_x)
+        yield (ky, kx), image[:, rows, columns]
