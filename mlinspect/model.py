@@ -24,6 +24,7 @@ from mlinspect.execute.values import dequantize_array
 from mlinspect.flatbuffer import Schema, load_schema
 
 if TYPE_CHECKING:
+    from mlinspect.analysis.findings import Result
     from mlinspect.plot.accessor import PlotAccessor
     from mlinspect.widgets.explorer import Explorer
     from mlinspect.widgets.stepper import Stepper
@@ -366,7 +367,7 @@ class Model(Changes):
 
         return stats(self, by)
 
-    def lint(self, rules: Iterable[str] | None = None) -> pd.DataFrame:
+    def lint(self, rules: Iterable[str] | None = None) -> Result:
         """What is wrong, or looks wrong, with the model.
 
         Parameters

@@ -15,7 +15,7 @@ from mlinspect import ir
 from mlinspect.analysis.bridge import Bridge, Run, equal
 from mlinspect.analysis.columns_runs import frame
 from mlinspect.analysis.compare import known_mode
-from mlinspect.analysis.findings import result
+from mlinspect.analysis.findings import Result, result
 from mlinspect.analysis.operands import short
 from mlinspect.analysis.samples import Sample, portable, samples_for, spread
 from mlinspect.errors import InputError
@@ -82,7 +82,7 @@ def blame(
     shares: bool = True,
     executor: Executor | None = None,
     progress: bool = True,
-) -> pd.DataFrame:
+) -> Result:
     """Separate each layer's own error from the one that it inherits.
 
     A layer's own error is what it makes of the reference's values (rounded as its operands are), less the reference's

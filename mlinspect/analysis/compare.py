@@ -8,12 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from mlinspect import ir
 from mlinspect.analysis.columns_runs import frame
 from mlinspect.analysis.dumps import Dump
-from mlinspect.analysis.findings import result
+from mlinspect.analysis.findings import Result, result
 from mlinspect.analysis.layouts import Layout, best_layout
 from mlinspect.analysis.match import Point, behind, match, unpaired, with_outputs
 from mlinspect.analysis.operands import short
@@ -79,7 +78,7 @@ def compare(
     *,
     modes: tuple[str, str] = ("vendor", "vendor"),
     threshold_db: float | None = None,
-) -> pd.DataFrame:
+) -> Result:
     """Compare two runs layer by layer.
 
     Parameters
@@ -234,7 +233,7 @@ class Pair:
         return "; ".join(filter(None, [self.failed, self.missing, layout, *self.notes]))
 
 
-def _table(a: Operand, b: Operand, pairs: list[Pair], threshold_db: float | None) -> pd.DataFrame:
+def _table(a: Operand, b: Operand, pairs: list[Pair], threshold_db: float | None) -> Result:
     rows = [_row(a, b, pair, threshold_db) for pair in pairs]
     lone_a = {layer.index: _lone(a, layer, "a") for layer in unpaired(a.network, [pair.point for pair in pairs], 0)}
     lone_b = {layer.index: _lone(b, layer, "b") for layer in unpaired(b.network, [pair.point for pair in pairs], 1)}

@@ -14,6 +14,9 @@ from mlinspect.analysis.rule import SEVERITIES
 from mlinspect.colours import colour
 from mlinspect.html import MAX_NAME, printable
 
+_FEW = 8  # inputs, with fewer of which shares say little
+_CANCELLING = 2  # sizes of shares, beyond which layers undo each other's errors
+
 COLUMNS = columns.COLUMNS | columns_runs.COLUMNS
 
 
@@ -36,11 +39,16 @@ class Result(pd.DataFrame):
         shown = pd.DataFrame(self).head(pd.get_option("display.max_rows") or len(self))
         return shown, [f"{len(self) - len(shown):,} more rows"] if len(self) > len(shown) else []
 
+    @property
+    def finding(self) -> str:
+        """What was found, in one line."""
+        return printable(LOOKS[self._table].heading(self))
+
     def __repr__(self) -> str:
         if not self._whole():
             return super().__repr__()
         look, (shown, notes) = LOOKS[self._table], self._shown()
-        lines = [look.heading(self), *(look.text(shown) if len(self) else []), *notes]
+        lines = [self.finding, *(look.text(shown) if len(self) else []), *notes]
         return "\n".join(printable(line) for line in lines)
 
     def _repr_html_(self) -> str:
@@ -51,7 +59,7 @@ class Result(pd.DataFrame):
         notes += [f"more columns: {', '.join(hidden)}"] if hidden else []
         body = colour(shown[[*look.columns]].style, COLUMNS[self._table]).to_html() if len(self) else ""
         below = f"<p>{escape('; '.join(notes))}</p>" if notes and body else ""
-        return f"<div><p><strong>{escape(printable(look.heading(self)))}</strong></p>{body}{below}</div>"
+        return f"<div><p><strong>{escape(self.finding)}</strong></p>{body}{below}</div>"
 
 
 def result(table: str, frame: pd.DataFrame) -> Result:
@@ -93,13 +101,20 @@ def _compared(table: pd.DataFrame) -> str:
 def _blamed(table: pd.DataFrame) -> str:
     if table.empty:
         return "no layers"
-    if table["share"].abs().sum() > 0:
-        worst = table.nlargest(1, "share").iloc[0]
-        return f"largest share of the final error: {_name(worst['name'])}, {worst['share']:.0%}"
+    inputs = int(table["samples"].max())
+    few = f" ({inputs} input{'s' if inputs > 1 else ''} only)" if inputs < _FEW else ""
     if np.isposinf(table["own_db"]).all():
         return "no layer makes an error of its own"
-    worst = table.nsmallest(1, "own_db").iloc[0]
-    return f"largest own error: {_name(worst['name'])}, {_decibels(worst['own_db'])}"
+    noisiest = table.nsmallest(1, "own_db").iloc[0]
+    own = f"largest own error: {_name(noisiest['name'])}, {_decibels(noisiest['own_db'])}"
+    sizes = table["share"].abs().sum()
+    if not sizes > 0:
+        return own + few
+    worst = table.nlargest(1, "share").iloc[0]
+    share = f"largest share of the final error: {_name(worst['name'])}, {worst['share']:.0%}"
+    if sizes > _CANCELLING:
+        return f"errors cancel (sizes of shares add up to {sizes:.0%}); {own}; {share}{few}"
+    return share + few
 
 
 def _weighed(table: pd.DataFrame) -> str:

@@ -7,13 +7,13 @@ import pandas as pd
 
 from mlinspect.analysis import lint_graph, lint_rules  # noqa: F401 (they register the rules)
 from mlinspect.analysis.columns import frame
-from mlinspect.analysis.findings import result
+from mlinspect.analysis.findings import Result, result
 from mlinspect.analysis.operands import network_of
 from mlinspect.analysis.rule import RULES, SEVERITIES, Look
 from mlinspect.errors import NotFoundError, near
 
 
-def lint(model: Any, rules: Iterable[str] | None = None) -> pd.DataFrame:
+def lint(model: Any, rules: Iterable[str] | None = None) -> Result:
     """Look for known faults, without running the model.
 
     Parameters

@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from mlinspect import constants, ir
 from mlinspect.analysis.columns import frame
-from mlinspect.analysis.findings import result
+from mlinspect.analysis.findings import Result, result
 from mlinspect.analysis.operands import Use, by_channel, matrix, matrix_shape, network_of, parameters_fit, role, uses
 from mlinspect.errors import InputError
 from mlinspect.kernels.agreement import decibels, dot, sqnr_db
@@ -32,7 +31,7 @@ class Constant(NamedTuple):
     shape: tuple[int, int]  # as a matrix of output channels
 
 
-def compare_weights(a: Any, b: Any, by: str = "tensor") -> pd.DataFrame:
+def compare_weights(a: Any, b: Any, by: str = "tensor") -> Result:
     """How far the weights of one model are from those of another.
 
     Parameters

@@ -6,11 +6,13 @@ Exit codes: 0 success; 1 unreadable file or failed check; 2 wrong usage. Errors 
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import warnings
 from collections.abc import Sequence
 
+import mlinspect
 from mlinspect.cli import edit, judge, run, tables, tour
 from mlinspect.cli.output import UsageError
 
@@ -33,7 +35,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     >>> main(["info", "no_such_file.ms"])
     1
     """
-    options = _parser().parse_args(arguments)
+    for stream in (sys.stdout, sys.stderr):  # a name may hold what the terminal cannot show
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if not hasattr(options, "run"):
+        parser.print_help()
+        return 2
     from mlinspect.errors import MlinspectError
 
     try:
@@ -67,7 +76,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mlinspect", description="Inspect, run and change Arm NN (.armnn) and MindSpore Lite (.ms) models."
     )
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    parser.add_argument("--version", action="version", version=f"mlinspect {mlinspect.__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND")
     for module in (tables, run, judge, edit, tour):
         module.add_commands(commands)
     return parser

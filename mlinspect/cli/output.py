@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from mlinspect import ir
+    from mlinspect.analysis.findings import Result
     from mlinspect.model import Model
 
 
@@ -21,11 +22,17 @@ class UsageError(Exception):
     """The command line was used wrongly: exit code 2."""
 
 
-def open_model(path: str) -> Model:
+def add_file(parser: argparse.ArgumentParser, meaning: str | None = None) -> None:
+    """Add ``FILE`` and ``--schema``."""
+    parser.add_argument("file", metavar="FILE", help=meaning)
+    parser.add_argument("--schema", metavar="FBS", help="read FILE by this schema: a vendor's fork of a format")
+
+
+def open_model(path: str, schema: str | None = None) -> Model:
     """The model of a file."""
     import mlinspect
 
-    return mlinspect.open(path)
+    return mlinspect.open(path, schema)
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:
@@ -87,6 +94,14 @@ def as_text(frame: pd.DataFrame) -> str:
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
+def show(table: Result) -> None:
+    """Print what was found and all rows that tell it."""
+    import pandas as pd
+
+    with pd.option_context("display.max_rows", None):
+        print(table)
+
+
 def _json_cells(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """The table with nested cells (tuples, dicts) as JSON text, which flat formats can hold."""
 
@@ -123,7 +138,7 @@ def _parquet(frame: pd.DataFrame) -> bytes:
     try:
         return _json_cells(frame, mixed).to_parquet(index=False)
     except ImportError:
-        raise UsageError("Parquet needs pyarrow: pip install 'mlinspect[parquet]'") from None
+        raise UsageError("Parquet needs pyarrow: pip install pyarrow") from None
 
 
 WRITERS: dict[str, Callable[[pd.DataFrame], str | bytes]] = {

@@ -12,12 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlinspect.cli.output import add_out, as_text, layer_key, open_model, written
+from mlinspect.cli.output import add_file, add_out, as_text, layer_key, open_model, show, written
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
 
+    from mlinspect.analysis.findings import Result
     from mlinspect.model import Model
 
 COMPARED = ["name_a", "name_b", "kind", "matched", "sqnr_db", "cosine", "max_abs", "equal"]
@@ -75,7 +76,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE")
+    add_file(parser)
     _add_input(parser)
     parser.add_argument("--mode", choices=("vendor", "float"), default="vendor", help="arithmetic (default: vendor)")
     add_out(parser)
@@ -87,15 +88,15 @@ def _add_input(parser: argparse.ArgumentParser) -> None:
         metavar="[NAME=]FILE",
         action="append",
         default=[],
-        help="values of an input: .npy, .npz (arrays by name) or raw numbers, quantised where the model wants it; "
-        "repeat it for more inputs",
+        help="values of an input: .npy, .npz (arrays by name) or raw numbers; real values are quantised where "
+        "the model takes integers; repeat it for more inputs",
     )
 
 
 def _run(options: argparse.Namespace) -> int:
     import pandas as pd
 
-    model = open_model(options.file)
+    model = open_model(options.file, options.schema)
     inputs = _inputs(options.input, model)
     wanted = None
     if options.until is not None:
@@ -117,7 +118,7 @@ def _brief(array: np.ndarray) -> str:
 
 
 def _trace(options: argparse.Namespace) -> int:
-    model = open_model(options.file)
+    model = open_model(options.file, options.schema)
     trace = model.trace(_inputs(options.input, model), mode=options.mode, quantize=True)
     if options.npz:
         trace.to_npz(options.npz)
@@ -133,18 +134,12 @@ def _compare(options: argparse.Namespace) -> int:
     modes = (options.mode_a, options.mode_b)
     model = next((one for one in (a, b) if hasattr(one, "layers")), None)
     inputs = _inputs(options.input, model) if model is not None else None
-    table = compare(a, b, inputs, modes=modes, threshold_db=options.min_sqnr).reset_index()
-    _give(table, options, lambda table: table[COMPARED])
-    first = table[table["first"]]
-    for _, row in first.iterrows():
-        found = f"{row.sqnr_db:.1f} dB" if row.sqnr_db == row.sqnr_db else row.note or row.matched
-        print(f"first divergent layer: {row.name_a or row.name_b} ({found})", file=sys.stderr)
-    if options.min_sqnr is None:
-        return 0
-    if not table.sqnr_db.notna().any():
+    table = compare(a, b, inputs, modes=modes, threshold_db=options.min_sqnr)
+    _tell(table, options, COMPARED)
+    compared = table.sqnr_db.notna().any()
+    if not compared:
         print("no layer could be compared: do the names of the two agree?", file=sys.stderr)
-        return 1
-    return int(len(first) > 0)
+    return int(options.min_sqnr is not None and (not compared or table["first"].any()))
 
 
 def _blame(options: argparse.Namespace) -> int:
@@ -153,12 +148,7 @@ def _blame(options: argparse.Namespace) -> int:
     model = open_model(options.file)
     reference = options.reference if options.reference in ("float", "vendor") else open_model(options.reference)
     inputs, shown = _inputs(options.input, model), sys.stderr.isatty()
-    table = blame(model, reference, inputs, shares=not options.no_shares, progress=shown).reset_index()
-    _give(table, options, lambda table: table[BLAMED])
-    if table.share.abs().max() > 0:
-        worst = int(table.share.argmax())
-        found = f"{table.name[worst]} ({table.share[worst]:.0%})"
-        print(f"largest share of the final error: {found}", file=sys.stderr)
+    _tell(blame(model, reference, inputs, shares=not options.no_shares, progress=shown), options, BLAMED)
     return 0
 
 
@@ -207,6 +197,15 @@ def _save(path: str, arrays: dict[str, np.ndarray]) -> None:
     import numpy as np
 
     np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+
+
+def _tell(table: Result, options: argparse.Namespace, columns: list[str]) -> None:
+    """Write a table in the form that was asked for and say what was found, or show people both."""
+    frame = table.reset_index()
+    if written(frame[columns] if options.markdown else frame, options):
+        print(table.finding, file=sys.stderr)
+    else:
+        show(table)
 
 
 def _give(table: pd.DataFrame, options: argparse.Namespace, shown: Callable[[pd.DataFrame], pd.DataFrame]) -> None:

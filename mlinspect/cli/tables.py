@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mlinspect.cli.output import UsageError, add_out, as_text, open_model, write, written
+from mlinspect.cli.output import UsageError, add_file, add_out, as_text, open_model, write, written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,12 +30,12 @@ DEMO_MODEL = "digits_cnn_int8.ms"
 def add_commands(commands: Any) -> None:
     """Add the sub-parsers of ``info``, of every table, and of ``demo``."""
     info = commands.add_parser("info", help="the model at a glance")
-    info.add_argument("file", metavar="FILE")
+    add_file(info)
     info.add_argument("--json", metavar="OUT", help="write the facts as JSON instead; - for stdout")
     info.set_defaults(run=_info)
     for table, meaning in TABLES.items():
         command = commands.add_parser(table, help=meaning, description=f"{meaning[0].upper()}{meaning[1:]}.")
-        command.add_argument("file", metavar="FILE")
+        add_file(command)
         command.add_argument("--query", metavar="EXPR", help="only rows for which this pandas expression is true")
         add_out(command)
         command.set_defaults(run=_table, table=table)
@@ -55,7 +55,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _info(options: argparse.Namespace) -> None:
-    model = open_model(options.file)
+    model = open_model(options.file, options.schema)
     if options.json:
         write(options.json, json.dumps(model.summary(), indent=2, ensure_ascii=False) + "\n")
     else:
@@ -63,7 +63,7 @@ def _info(options: argparse.Namespace) -> None:
 
 
 def _table(options: argparse.Namespace) -> None:
-    model = open_model(options.file)
+    model = open_model(options.file, options.schema)
     if options.table == "weights":
         frame = _weights(model)
     elif options.table == "stats":
@@ -76,7 +76,8 @@ def _table(options: argparse.Namespace) -> None:
         try:
             frame = frame.query(f"({options.query}) == True")
         except Exception as error:  # whatever pandas and Python find wrong with the expression
-            raise UsageError(f"--query {options.query}: {error}") from None
+            names = ", ".join(map(str, frame))
+            raise UsageError(f"--query {options.query}: {error}; the columns are {names}") from None
     if not written(frame if frame.index.name is None else frame.reset_index(), options):
         print(as_text(frame))
 

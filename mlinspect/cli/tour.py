@@ -45,5 +45,5 @@ def _tour(options: argparse.Namespace) -> int:
     if options.no_open:
         return 0
     if find_spec("jupyterlab") is None:
-        raise UsageError(f"JupyterLab is not installed: pip install 'mlinspect[notebook]', or open {first} elsewhere")
+        raise UsageError(f"JupyterLab is not installed: pip install jupyterlab, or open {first} elsewhere")
     return subprocess.call([sys.executable, "-m", "jupyterlab", str(first)])

@@ -15,7 +15,7 @@ from mlinspect.colours import BAD
 
 @pytest.fixture(scope="module")
 def images():
-    return mi.samples.digits().images[:4, ..., None].astype(np.float32) / 16
+    return mi.samples.digits().images[:8, ..., None].astype(np.float32) / 16
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_headings_of_healthy_models(models, images):
     reference = models["float"]
     assert heading(mi.compare(reference, reference, images)) == "no difference in 12 layers"
     table = mi.compare(reference, models["int8"], images)
-    assert heading(table) == f"no layer diverges; worst: /res/Conv, SQNR {table.sqnr_db.min():.1f} dB"
+    assert heading(table) == f"no layer diverges; worst: {table.name_a.iloc[0]}, SQNR {table.sqnr_db.min():.1f} dB"
     assert heading(mi.compare_weights(reference, reference)) == "no difference in 10 pairs"
     assert heading(mi.blame(reference, reference, images, progress=False)) == "no layer makes an error of its own"
     own = mi.blame(models["int8"], reference, images, shares=False, progress=False)
@@ -171,3 +171,13 @@ def test_a_terminal_is_not_filled_by_long_tables_nor_misled_by_names(results):
     assert "\x1b" not in text
     assert max(map(len, text.split("\n"))) < 220
     assert len(text.split("\n")) == len(table) + 2
+
+
+def test_shares_that_cancel_and_few_inputs_are_told(results):
+    table = pd.DataFrame(results["blame"]).copy()
+    assert "only" not in result("blame", table).finding
+    assert result("blame", table.assign(samples=1)).finding.endswith(" (1 input only)")
+    table["share"] = [1.5, -1.5, *[0.0] * (len(table) - 2)]
+    found = result("blame", table).finding
+    assert found.startswith("errors cancel (sizes of shares add up to 300%); largest own error: /res/Conv, SQNR ")
+    assert found.endswith("; largest share of the final error: /stem/Conv, 150%")

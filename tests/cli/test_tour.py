@@ -41,5 +41,5 @@ def test_the_first_is_opened_in_jupyterlab(run, tmp_path, monkeypatch):
 
 def test_without_jupyterlab_it_says_what_to_do(run, tmp_path, monkeypatch):
     monkeypatch.setattr(tour, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"mlinspect\[notebook\]"):
+    with pytest.raises(UsageError, match="pip install jupyterlab"):
         run(tmp_path)
