@@ -83,6 +83,11 @@ def plan(
         Gives the function that computes a layer, or None where there is none.
     load : callable
         Gives the numbers of a constant tensor.
+
+    Raises
+    ------
+    ExecutionError
+        A needed constant cannot be loaded, as its parameters do not fit its numbers; the message names it.
     """
     wanted = tuple(wanted)
     needed = set(wanted)
@@ -96,8 +101,22 @@ def plan(
         needed.update(port.tensor for port in graph.outputs)
         inner = _choose(graph.layers, needed, constant | {port.tensor for port in graph.inputs}, calls=True)
         graphs[graph.index] = _routine(graph, _steps(inner, bind, None))
-    constants = {tensor: load(network.tensors[tensor]) for tensor in needed & constant}
+    constants = {tensor: _loaded(load, network.tensors[tensor]) for tensor in needed & constant}
     return Program(steps, constants, wanted, frozenset(needed), graphs)
+
+
+def _loaded(load: Callable[[ir.Tensor], np.ndarray], tensor: ir.Tensor) -> np.ndarray:
+    try:
+        return load(tensor)
+    except MlinspectError:
+        raise
+    except Exception as error:
+        q = tensor.quantization
+        scales = "" if q is None else f", {len(q.scale)} scales along axis {q.axis}"
+        raise ExecutionError(
+            f"constant {tensor.index} {tensor.name!r} ({tensor.vendor_dtype}{list(tensor.shape or ())}{scales}) cannot "
+            f"be loaded: its parameters do not fit its numbers, the file is probably damaged ({error})"
+        ) from error
 
 
 # layers that run subgraphs

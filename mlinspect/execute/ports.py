@@ -79,11 +79,11 @@ def _pairs(network: ir.Network, inputs: Inputs) -> list[tuple[int, Any]]:
         if isinstance(key, str) and names.count(key) > 1:
             raise InputError(f"{names.count(key)} inputs are called {key!r}: use positions ({_wanted(network)})")
         position = names.index(key) if key in names else key
-        if not isinstance(position, int) or not 0 <= position < len(ports):
+        if not isinstance(position, int | np.integer) or not 0 <= position < len(ports):
             raise InputError(f"the model has no input {key!r}; it takes {_wanted(network)}{near(key, names)}")
         if position in (given for given, _ in found):
             raise InputError(f"input {names[position]!r} is given twice, by name and by position")
-        found.append((position, value))
+        found.append((int(position), value))
     return found
 
 
@@ -153,7 +153,7 @@ def wanted_tensors(network: ir.Network, outputs: Sequence[str | int] | None) -> 
     named = dict(zip(output_names(ports), (port.tensor for port in ports), strict=True))
     if outputs is None:
         return named
-    if isinstance(outputs, str | int):
+    if isinstance(outputs, str | int | np.integer):
         outputs = [outputs]
     by_name: dict[str, list[int]] = {}
     for tensor in network.tensors.values():

@@ -131,6 +131,11 @@ def register_op(
         :class:`~mlinspect.execute.registry.Call` (``call.name``, ``call.attrs``, ``call.outputs[0].shape``). Results of
         another number, shape or (if stored) type than the layer declares are an :class:`~mlinspect.ExecutionError`.
 
+    Raises
+    ------
+    InputError
+        No such format, or what is registered is not callable.
+
     Examples
     --------
     >>> import numpy as np
@@ -146,6 +151,8 @@ def register_op(
         )
 
     def register(function: Function) -> Function:
+        if not callable(function):
+            raise InputError(f"the arithmetic of {name} is a function(call, *arrays), not {type(function).__name__}")
         entry = Op(function, stored, reference="user")
         _user_ops.append(entry)
         if layer is None:

@@ -293,3 +293,19 @@ def test_a_trace_says_what_it_holds(model: mi.Model, image: np.ndarray) -> None:
         trace[9999]
     with pytest.raises(KeyError, match="no tensor 'stem/rel' was computed; did you mean 'stem/relu'"):
         trace["stem/rel"]
+
+
+def test_positions_and_ids_may_be_numpys_integers(model: mi.Model, image: np.ndarray) -> None:
+    (output,) = (port.tensor for port in model.network.graphs[0].outputs)
+    found = model.run({np.int64(0): image}, outputs=np.int32(output))
+    np.testing.assert_array_equal(*found.values(), *model.run(image).values())
+
+
+def test_a_constant_that_cannot_be_loaded_is_named(image: np.ndarray) -> None:
+    network = mi.open(mi.samples.path("digits_cnn_wq8.ms")).network
+    old = next(tensor for tensor in network.tensors.values() if tensor.name == "head.weight")
+    wrong = dataclasses.replace(old.quantization, scale=np.ones(3), zero_point=np.zeros(3, np.int64))
+    damaged = dataclasses.replace(old, quantization=wrong)
+    model = mi.Model(dataclasses.replace(network, tensors={**network.tensors, old.index: damaged}))
+    with pytest.raises(mi.ExecutionError, match=r"'head.weight' \(Int8\[10, 32\], 3 scales along axis 0\).*damaged"):
+        model.run(image)

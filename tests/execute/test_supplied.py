@@ -112,6 +112,8 @@ def test_inputs_of_another_shape_go_through_a_function() -> None:
 def test_what_is_no_function_is_refused_at_once() -> None:
     with pytest.raises(mi.InputError, match="a function must take the place of layer '/Add', not int"):
         mi.open(mi.samples.path("digits_cnn.ms")).session(REAL).replace("/Add", 3)
+    with pytest.raises(mi.InputError, match=r"arithmetic of StandIn is a function\(call, \*arrays\), not int"):
+        mi.register_op("armnn", "StandIn")(5)
 
 
 def test_unknown_format() -> None:
