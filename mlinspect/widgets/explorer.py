@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import pandas as pd
-from traitlets import Bool, Int, Unicode, observe
+from traitlets import Bool, Int, Unicode, observe, validate
 
 from mlinspect import constants, ir
 from mlinspect.analysis.cost import cost
@@ -15,9 +16,10 @@ from mlinspect.analysis.lint import lint
 from mlinspect.analysis.match import match
 from mlinspect.analysis.pairs import compare_weights
 from mlinspect.errors import InputError
+from mlinspect.execute.names import find_layer
 from mlinspect.html import escape, fold, head, table
 from mlinspect.widgets import facts, views
-from mlinspect.widgets.form import frame
+from mlinspect.widgets.form import frame, one_of
 from mlinspect.widgets.look import PICKERS, LookForm
 from mlinspect.widgets.search import EXAMPLE, find, listing
 
@@ -37,6 +39,11 @@ def explore(model: Any, other: Any = None) -> Explorer:
     -------
     Explorer
 
+    Raises
+    ------
+    InputError
+        What is given is no model.
+
     Examples
     --------
     >>> import mlinspect as mi
@@ -53,6 +60,11 @@ class Side:
     """One model, and what is known about its layers and tensors."""
 
     def __init__(self, model: Any) -> None:
+        if not isinstance(getattr(model, "network", None), ir.Network):
+            raise InputError(
+                f"explore shows models, not {type(model).__name__}: open the file first, "
+                "model.explore(mlinspect.open(path))"
+            )
         self.model = model
         self.network: ir.Network = model.network
         self.name = model.name or "model"
@@ -122,6 +134,16 @@ class Side:
         return views.Shown(tensor, stored, unit, reference, constants.real(tensor, self.network.format))
 
 
+class Index(Int):
+    """A trait that is an index, and takes names."""
+
+    def validate(self, obj: Any, value: Any) -> int | None:
+        """The index of what has the name; indices as they are."""
+        if isinstance(value, str):
+            value = (find_layer if self.name == "layer" else constants.find_tensor)(obj.side.network, value).index
+        return super().validate(obj, int(value) if isinstance(value, np.integer) else value)
+
+
 class Explorer(LookForm):
     """A list of layers or tensors, and all about the one that is chosen. Made by :func:`explore`.
 
@@ -136,7 +158,8 @@ class Explorer(LookForm):
     rows : DataFrame
         What the list holds now.
     layer, tensor : int
-        What is looked at; -1: none. Setting one unsets the other.
+        What is looked at, by index; -1: none. A name is set as the index that it stands for. Setting one unsets the
+        other.
     operand, view, unit, batch, channel, row, column
         What is seen of a constant: see :class:`~mlinspect.widgets.look.LookForm`.
     """
@@ -145,8 +168,8 @@ class Explorer(LookForm):
     view = Unicode("histogram").tag(sync=True)
     word = Unicode().tag(sync=True)
     query = Unicode().tag(sync=True)
-    layer = Int(-1).tag(sync=True)
-    tensor = Int(-1).tag(sync=True)
+    layer = Index(-1).tag(sync=True)
+    tensor = Index(-1).tag(sync=True)
     # what is seen, as HTML
     message = Unicode().tag(sync=True)
     found = Unicode().tag(sync=True)
@@ -178,6 +201,10 @@ class Explorer(LookForm):
         pairs = weights.dropna(subset=["tensor_a", "tensor_b"])
         tensors = {p.a: p.b for p in points} | dict(zip(pairs.tensor_b.tolist(), pairs.tensor_a.tolist(), strict=True))
         return {"layer": layers, "tensor": tensors}
+
+    @validate("kind")
+    def _known_kind(self, proposal: Any) -> str:
+        return one_of(("layers", "tensors"), "kind", proposal.value)
 
     @observe("kind", "word", "query")
     def _search(self, change: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import anywidget
 from IPython.display import DisplayHandle, display
 from traitlets import Unicode
 
+from mlinspect.errors import InputError, near
 from mlinspect.html import CSS
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -80,6 +82,25 @@ class Form(anywidget.AnyWidget):
     def _renew(self) -> None:
         for handle in self._snapshots:
             handle.update({"text/html": self._repr_html_(), "text/plain": ""}, raw=True)
+
+
+def one_of(known: Iterable[str], trait: str, value: str) -> str:
+    """The value of a trait, if it is known.
+
+    Raises
+    ------
+    InputError
+        It is not.
+
+    Examples
+    --------
+    >>> one_of(("real", "stored"), "unit", "real")
+    'real'
+    """
+    known = list(known)
+    if value not in known:
+        raise InputError(f"no {trait} {value!r}: use one of {', '.join(map(repr, known))}{near(value, known)}")
+    return value
 
 
 def frame(label: str, body: str) -> str:

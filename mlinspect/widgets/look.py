@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from traitlets import Bool, Int, Unicode, observe
+from traitlets import Bool, Int, Unicode, observe, validate
 
 from mlinspect.widgets import facts, views
-from mlinspect.widgets.form import Form
+from mlinspect.widgets.form import Form, one_of
 
 
 class LookForm(Form):
@@ -21,7 +22,13 @@ class LookForm(Form):
     view : {"maps", "map", "histogram", "numbers"}
     unit : {"real", "stored"}
     batch, channel, row, column : int
-        What is shown of the tensor; ``row`` and ``column`` are where the table of numbers starts.
+        What is shown of the tensor; ``row`` and ``column`` are where the table of numbers starts. Below 0 they become
+        0, and a batch or channel beyond the last the last.
+
+    Raises
+    ------
+    InputError
+        Another view or unit is set.
     """
 
     operand = Unicode("out0").tag(sync=True)
@@ -40,6 +47,17 @@ class LookForm(Form):
     one_channel = Bool().tag(sync=True)
     numbers = Bool().tag(sync=True)
 
+    _last: Mapping[str, int] = {}  # of what is drawn
+
+    @validate("view", "unit")
+    def _known(self, proposal: Any) -> str:
+        name = proposal.trait.name
+        return one_of(views.VIEWS if name == "view" else views.UNITS, name, proposal.value)
+
+    @validate("batch", "channel", "row", "column")
+    def _within(self, proposal: Any) -> int:
+        return max(min(proposal.value, self._last.get(proposal.trait.name, proposal.value)), 0)
+
     def shown(self) -> views.Shown | None:
         """The tensor that is looked at, or None where there is none."""
         raise NotImplementedError
@@ -55,12 +73,14 @@ class LookForm(Form):
         shown = self.shown()
         self.one_channel = self.view in ("map", "numbers")
         self.numbers = self.view == "numbers"
+        self._last = {}
         if shown is None or not isinstance(shown.array, np.ndarray):
             self.picture, self.last_batch, self.last_channel = "<div class='mli-more'>no values</div>", 0, 0
             return
         if shown.array.size:
             batches, channels, *_ = views.planes(shown.array, shown.tensor.layout).shape
             self.last_batch, self.last_channel = batches - 1, channels - 1
+            self._last = {"batch": batches - 1, "channel": channels - 1}
         self.one_batch = self.view != "histogram" and self.last_batch > 0
         self.picture = views.picture(shown, self.view, self.batch, self.channel, self.row, self.column)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from traitlets import Bool, Int, Unicode, observe
+from traitlets import Bool, Int, Unicode, observe, validate
 
 from mlinspect import ir
 from mlinspect.errors import InputError, MlinspectError, NotFoundError
@@ -16,6 +16,7 @@ from mlinspect.execute.ports import Inputs
 from mlinspect.execute.session import Session, find_layer
 from mlinspect.html import head
 from mlinspect.widgets import facts, views
+from mlinspect.widgets.form import one_of
 from mlinspect.widgets.look import LookForm
 from mlinspect.widgets.reference import Reference
 from mlinspect.widgets.stepper_form import CONDITIONS, items, layout, said, watches, where
@@ -66,7 +67,7 @@ class Stepper(LookForm):
     position : int
         How many layers have been computed; set it to go there.
     target : str
-        Index of the layer computed last, ``""`` at the start; set it to go there.
+        Index of the layer computed last, ``""`` at the start; set it, or a layer's name, to go there.
     operand, view, unit, batch, channel, row, column
         What is shown: see :class:`~mlinspect.widgets.look.LookForm`.
     playing : bool
@@ -211,6 +212,10 @@ class Stepper(LookForm):
 
     # --- traits that are set ----------------------------------------------------------------------------------------
 
+    @validate("condition")
+    def _known_condition(self, proposal: Any) -> str:
+        return one_of(CONDITIONS, "condition", proposal.value)
+
     @observe("position")
     def _go(self, change: Any) -> None:
         if change.new != self.session.position:
@@ -223,7 +228,7 @@ class Stepper(LookForm):
         if not change.new:
             self._do(lambda: self.session.go_to(0))
         else:
-            self._try(lambda: self.run_to(int(change.new)))
+            self._try(lambda: self.run_to(int(change.new) if change.new.isdecimal() else change.new))
 
     @observe("playing")
     def _play(self, change: Any) -> None:

@@ -1,5 +1,7 @@
 """The explorer through its traits, and the search behind it."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -77,6 +79,29 @@ def test_a_tensor_is_shown_and_takes_the_layers_place(found):
     assert found.tensor == -1 and "Conv2DFusion" in found.details
     found.tensor = 999
     assert "no tensor 999" in found.message and "Conv2DFusion" in found.details
+
+
+def test_names_are_set_as_indices(found):
+    found.layer = "/res/Conv"
+    assert found.layer == 4 and "Conv2DFusion" in found.details
+    found.tensor = "res.weight"
+    assert (found.layer, found.tensor) == (-1, 12)
+    found.layer = np.int64(4)
+    with pytest.raises(mi.InputError, match="no layer '/res/Con'; did you mean '/res/Conv'"):
+        found.layer = "/res/Con"
+    assert found.layer == 4
+
+
+@pytest.mark.parametrize("other", ["float", Path("model.ms"), 3])
+def test_what_is_no_model_is_refused(model, other):
+    with pytest.raises(mi.InputError, match="explore shows models, not .*: open the file first"):
+        model.explore(other)
+
+
+def test_another_kind_of_list_is_refused(found):
+    with pytest.raises(mi.InputError, match="no kind 'layer': use one of 'layers', 'tensors'"):
+        found.kind = "layer"
+    assert found.kind == "layers"
 
 
 def test_lint_stands_beside_what_it_is_about():

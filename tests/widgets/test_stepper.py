@@ -78,6 +78,30 @@ def test_a_layer_can_be_chosen_by_name_or_in_the_list(steps):
         steps.run_to("nope")
 
 
+@pytest.mark.parametrize(("trait", "value"), [("view", "foo"), ("unit", "Real"), ("condition", "foo")])
+def test_a_choice_that_there_is_not_is_refused_and_changes_nothing(steps, trait, value):
+    before = getattr(steps, trait)
+    with pytest.raises(mi.InputError, match=f"no {trait} '{value}': use one of "):
+        setattr(steps, trait, value)
+    steps.step()
+    assert getattr(steps, trait) == before and steps.position == 1
+
+
+def test_a_target_may_be_a_name(steps):
+    steps.target = "/pw/Conv"
+    assert (steps.position, steps.target) == (4, "3")
+    steps.target = "nope"
+    assert "no layer &#x27;nope&#x27;" in steps.message and steps.target == "3"
+
+
+def test_planes_stay_within_the_tensor(steps):
+    steps.run_to("/res/Conv")
+    steps.view, steps.channel, steps.batch, steps.row = "numbers", 999, 7, -3
+    assert (steps.channel, steps.batch, steps.row) == (31, 0, 0) and "batch 0, channel 31, rows 0" in steps.picture
+    steps.channel = -1
+    assert steps.channel == 0
+
+
 def test_what_is_shown_is_what_the_run_gives(steps, model, x):
     trace = model.trace(x)
     steps.run_to("/res/Conv")
