@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -61,6 +62,11 @@ def graph(
     Returns
     -------
     Axes
+
+    Raises
+    ------
+    InputError
+        There is no such column, or the values do not go by layer id.
 
     Examples
     --------
@@ -327,12 +333,23 @@ def _colours(ax: Axes, network: ir.Network, nodes: list[Node], color: Any) -> tu
 
 def _values(network: ir.Network, color: Any) -> tuple[dict[int, Any], str]:
     if not isinstance(color, str):
-        return {int(i): value for i, value in dict(color).items()}, str(getattr(color, "name", None) or "value")
+        return _by_layer(color), str(getattr(color, "name", None) or "value")
     for make in (tables.layers, _cost):
         table = make(network)
         if color in table:
             return dict(zip(table.index.tolist(), table[color].tolist(), strict=True)), color
     raise InputError(f"neither the layers nor their costs have a column {color!r}")
+
+
+def _by_layer(color: Any) -> dict[int, Any]:
+    """A user's values; those of no layer, as comparisons have some, are left out."""
+    if not isinstance(color, Mapping | pd.Series):
+        raise InputError(f"color is a column's name, or values by layer id (a dict or Series), not {color!r}")
+    found = {i: value for i, value in color.items() if not pd.isna(i)}
+    for i in found:
+        if not isinstance(i, numbers.Real) or i != int(i):
+            raise InputError(f"the values of color go by layer id, not by {i!r}: see the index of model.layers")
+    return {int(i): value for i, value in found.items()}
 
 
 def _cost(network: ir.Network) -> pd.DataFrame:

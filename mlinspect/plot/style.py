@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mlinspect.errors import InputError
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -44,10 +46,21 @@ def family(kind: str) -> str:
 
 
 def axes(ax: Axes | None, width: float, height: float) -> Axes:
-    """The given axes, or those of a new figure of that size in inches."""
-    if ax is None:
-        import matplotlib.pyplot as plt
+    """The given axes, or those of a new figure of that size in inches.
 
+    Raises
+    ------
+    InputError
+        What is given is no Axes of matplotlib.
+    """
+    import matplotlib.pyplot as plt
+
+    if ax is not None and not isinstance(ax, plt.Axes):
+        raise InputError(
+            f"ax is the matplotlib Axes to draw into, as of plt.subplots(), not {type(ax).__name__}: leave it out for "
+            "a new figure (plots of a whole model take no tensor)"
+        )
+    if ax is None:
         _, ax = plt.subplots(figsize=(width, height), layout="constrained")
     return ax
 

@@ -55,3 +55,10 @@ def test_a_layers_name_stands_for_its_weights(ax):
 
 def test_repr_names_the_plots():
     assert "memory" in repr(PlotAccessor(None))
+
+
+@pytest.mark.parametrize("name", ["levels", "scales", "zero_points", "memory"])
+def test_what_is_no_axes_is_refused_in_words(name):
+    plot = PlotAccessor(mi.open(mi.samples.path("digits_cnn_wq4.ms")))
+    with pytest.raises(mi.InputError, match=r"ax is the matplotlib Axes .* not int: .* take no tensor"):
+        getattr(plot, name)(15)

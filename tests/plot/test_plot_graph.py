@@ -169,3 +169,18 @@ def test_odd_networks(ax):
     ax.figure.canvas.draw()
     plt.close("all")
     graph(replace(empty, graphs=(alone,)), color={0: "word"})
+
+
+@pytest.mark.parametrize("none", [np.nan, pd.NA])
+def test_values_of_no_layer_are_left_out(ax, none):
+    model = sample("digits_cnn.ms")
+    graph(model, pd.Series([1.0, 2.0, 9.0], index=pd.Index([0, 1, none], dtype=object), name="dB"), ax)
+    assert ax.figure.axes[1].get_ylim() == (1.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("color", "message"), [(5, "not 5"), ({"/Add": 1}, "not by '/Add'"), ({0.5: 1}, r"not by 0\.5")]
+)
+def test_values_that_do_not_go_by_layer_are_refused(ax, color, message):
+    with pytest.raises(mi.InputError, match=message):
+        graph(sample("digits_cnn.ms"), color, ax)

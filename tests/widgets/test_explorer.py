@@ -94,7 +94,7 @@ def test_names_are_set_as_indices(found):
 
 @pytest.mark.parametrize("other", ["float", Path("model.ms"), 3])
 def test_what_is_no_model_is_refused(model, other):
-    with pytest.raises(mi.InputError, match="explore shows models, not .*: open the file first"):
+    with pytest.raises(mi.InputError, match=r"explore shows models, not .*: open the file first"):
         model.explore(other)
 
 
