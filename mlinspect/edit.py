@@ -108,7 +108,7 @@ def with_constant(network: ir.Network, tensor: int | str, array: np.ndarray, *, 
     old = find_tensor(network, tensor)
     if old.data is None:
         raise InputError(f"tensor {old.index} {old.name!r} is not a constant: its role is {old.role}")
-    array = np.asarray(array)
+    array = _numbers(f"constant {old.name!r}", array) if quantize else np.asarray(array)
     if quantize:
         array = quantize_constant(array.astype(np.float32, copy=False), old)
     if array.dtype != numpy_dtype(old):
@@ -186,10 +186,10 @@ def with_quant(
         if scale is None:
             raise InputError(f"tensor {old.name!r} has no quantisation yet: give a scale")
         q = ir.Quantization(np.ones(1), np.zeros(1, np.int64), None, 8 * numpy_dtype(old).itemsize)
-    scales: np.ndarray = np.atleast_1d(np.array(q.scale if scale is None else scale, np.float64))
+    scales: np.ndarray = np.atleast_1d(_numbers("scale", q.scale if scale is None else scale)).astype(np.float64)
     if scale is not None and zero_point is None and len(set(q.zero_point.tolist())) == 1:
         zero_point = int(q.zero_point[0])  # for however many channels there are now
-    zeros: np.ndarray = np.atleast_1d(np.array(q.zero_point if zero_point is None else zero_point))
+    zeros = np.atleast_1d(_numbers("zero_point", q.zero_point if zero_point is None else zero_point))
     if zeros.dtype.kind not in "iu":
         raise InputError(f"zero points are integers, not {zeros.dtype}")
     if scales.ndim != 1 or zeros.ndim != 1 or len({len(scales), len(zeros), 1}) > 2:
@@ -198,6 +198,8 @@ def with_quant(
     scales, zeros = (np.broadcast_to(one, count).copy() for one in (scales, zeros.astype(np.int64)))
     if network.format == "armnn":
         scales = scales.astype(np.float32).astype(np.float64)  # what the file holds
+    if axis is not None and not isinstance(axis, int | np.integer):
+        raise InputError(f"axis is an integer, not {axis!r}")
     channels = count > 1 or (axis is not None)
     axis = (q.axis if axis is None else axis) if channels else None
     if channels and axis is None:
@@ -217,6 +219,16 @@ def with_quant(
     changed = _with_tensor(network, replace(old, quantization=new, quantized=True))
     makers = {layer.index for layer in network.layers.values() if old.index in layer.outputs}
     return inferred(changed, _users(network, old.index) | makers)
+
+
+def _numbers(what: str, value: Any) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # lists of unlike lengths
+        raise InputError(f"{what} is no array: {error}") from None
+    if array.dtype.kind not in "biuf":
+        raise InputError(f"{what} wants numbers, not {repr(value) if isinstance(value, str) else array.dtype}")
+    return array
 
 
 def _fitted(values: np.ndarray, count: int) -> np.ndarray:
@@ -352,7 +364,7 @@ def rename(
     Raises
     ------
     InputError
-        No such layer or tensor; names for an Arm NN model's tensors.
+        No such layer or tensor; a name that is no text; names for an Arm NN model's tensors.
 
     Examples
     --------
@@ -361,17 +373,16 @@ def rename(
     >>> rename(network, tensors={"image": "x"}).graphs[0].inputs[0].name
     'x'
     """
+    layers, tensors = _names("layers", layers), _names("tensors", tensors)
     if tensors and network.format == "armnn":
         raise InputError("Arm NN does not name tensors: rename the layers that produce them")
     new_layers = {
-        old.index: replace(old, name=str(name))
-        for key, name in (layers or {}).items()
-        for old in [find_layer(network, key)]
+        old.index: replace(old, name=name) for key, name in layers.items() for old in [find_layer(network, key)]
     }
     found = dict(network.tensors)
-    for key, name in (tensors or {}).items():
+    for key, name in tensors.items():
         old = find_tensor(network, key)
-        found[old.index] = replace(old, name=str(name))
+        found[old.index] = replace(old, name=name)
     if network.format == "armnn":
         for layer in new_layers.values():
             for slot, i in enumerate(layer.outputs):
@@ -380,6 +391,17 @@ def rename(
                 found[i] = replace(found[i], name=f"{layer.label}/{name}")
     changed = _with_layers(replace(network, tensors=found), new_layers)
     return with_ports(network, changed)
+
+
+def _names(what: str, given: Any) -> Mapping[int | str, str]:
+    """New names, checked."""
+    given, example = {} if given is None else given, f"rename({what}={{'old': 'new'}})"
+    if not isinstance(given, Mapping):
+        raise InputError(f"{what} is a dict of new names by old ones, as {example}, not {given!r}")
+    wrong = [name for name in given.values() if not isinstance(name, str)]
+    if wrong:
+        raise InputError(f"a name is a str, not {wrong[0]!r} ({type(wrong[0]).__name__})")
+    return given
 
 
 def with_input_shape(network: ir.Network, shapes: Shapes) -> ir.Network:
@@ -414,7 +436,7 @@ def with_input_shape(network: ir.Network, shapes: Shapes) -> ir.Network:
     tensors, moved = dict(network.tensors), {}
     for key, shape in shapes.items():
         position = names.index(key) if key in names else key
-        if not isinstance(position, int) or not 0 <= position < len(ports):
+        if not isinstance(position, int | np.integer) or not 0 <= position < len(ports):
             raise InputError(f"the model has no input {key!r}; it has {', '.join(map(repr, names))}{near(key, names)}")
         old = tensors[ports[position].tensor]
         size = tuple(shape) if isinstance(shape, Sequence | np.ndarray) else (shape,)

@@ -6,7 +6,7 @@ import pandas as pd
 
 from mlinspect import tables
 from mlinspect.analysis import columns, columns_runs
-from mlinspect.errors import NotFoundError
+from mlinspect.errors import InputError, NotFoundError
 
 COLUMNS = tables.COLUMNS | columns.COLUMNS | columns_runs.COLUMNS
 
@@ -29,6 +29,8 @@ def describe(table: str | None = None) -> pd.DataFrame:
     ------
     NotFoundError
         There is no such table.
+    InputError
+        What is given is no name.
 
     Examples
     --------
@@ -38,6 +40,8 @@ def describe(table: str | None = None) -> pd.DataFrame:
     if table is None:
         rows = [(name, *row) for name, declared in COLUMNS.items() for row in declared]
         return pd.DataFrame(rows, columns=["table", "column", "dtype", "unit", "meaning"])
+    if not isinstance(table, str):
+        raise InputError(f"describe takes a table's name, as describe('layers'), not {type(table).__name__}")
     if table not in COLUMNS:
         raise NotFoundError(f"no table {table!r}; the tables are {', '.join(COLUMNS)}")
     return pd.DataFrame(COLUMNS[table], columns=["column", "dtype", "unit", "meaning"])

@@ -48,11 +48,24 @@ def inferred(network: ir.Network, edited: Collection[int], moved: Collection[int
     except UnsupportedError:
         raise
     except MlinspectError as error:
-        raise InputError(f"the model would not be consistent: {error}") from error
+        raise InputError(f"the model would not be consistent: {_plainly(error)}") from error
     tensors = dict(network.tensors)
     for i in behind & values.keys():
         tensors[i] = as_given(tensors[i], values[i], network.format)
     return replace(network, tensors=tensors)
+
+
+def _plainly(error: MlinspectError) -> str:
+    """What an error says; which operands do not fit before what numpy says to them."""
+    if error.__cause__ is None or isinstance(error.__cause__, MlinspectError):
+        return str(error)
+    layer, failed, operands = str(error).removesuffix(f"): {error.__cause__}").rpartition(" failed on (")
+    if not failed:
+        return str(error)
+    return (
+        f"{layer} would not fit its operands {operands}: keep their shapes and types, or change this layer as well "
+        f"(it fails with: {error.__cause__})"
+    )
 
 
 def as_given(tensor: ir.Tensor, value: Any, model_format: str) -> ir.Tensor:

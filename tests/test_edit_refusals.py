@@ -55,3 +55,44 @@ def test_a_builder_refuses_a_type_that_the_operator_does_not_return():
     builder = build.mslite().input("x", (1, 4))
     with pytest.raises(InputError, match="layer 'sum': AddFusion returns float32, not int8"):
         builder.layer("AddFusion", "sum", "x", "x", scale=0.5, dtype="int8")
+
+
+INT8 = "digits_cnn_int8.ms"
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda m: m.rename("a"), r"layers is a dict of new names by old ones, .* not 'a'"),
+        (lambda m: m.rename(tensors="a"), "tensors is a dict of new names"),
+        (lambda m: m.rename({"/res/Conv": 1}), r"a name is a str, not 1 \(int\)"),
+        (lambda m: m.with_quant("res.weight", scale="a"), "scale wants numbers, not 'a'"),
+        (lambda m: m.with_quant("res.weight", scale=[[1], [1, 2]]), "scale is no array"),
+        (lambda m: m.with_quant("res.weight", zero_point="a"), "zero_point wants numbers, not 'a'"),
+        (lambda m: m.with_quant("res.weight", zero_point=0.5), "zero points are integers, not float64"),
+        (lambda m: m.with_quant("res.weight", axis="a"), "axis is an integer, not 'a'"),
+        (lambda m: m.with_constant("res.weight", "a", quantize=True), r"'res\.weight' wants numbers, not 'a'"),
+    ],
+)
+def test_arguments_of_another_kind(edit, message):
+    with pytest.raises(InputError, match=message):
+        edit(sample(INT8))
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "message"),
+    [
+        (
+            INT8,
+            lambda m: m.with_attrs("/res/Conv", stride=(2, 2)),
+            r"layer 9 '/Add' \(AddFusion\) would not fit its operands float32\[1, 4, 4, 32\], "
+            r"float32\[1, 2, 2, 32\]: .* \(it fails with: operands could not be broadcast",
+        ),
+        (INT8, lambda m: m.without("/MaxPool"), r"'/head/Gemm' .* operands int8\[1, 128\], int8\[10, 32\].*gufunc"),
+        ("digits_cnn.ms", lambda m: m.with_input_shape((1, 16, 16, 1)), r"operands float32\[1, 128\].*gufunc"),
+        ("digits_cnn.armnn", lambda m: m.with_input_shape({np.int64(0): (1, 16, 16, 1)}), r"'flatten' .* operands"),
+    ],
+)
+def test_the_layer_that_no_longer_fits_is_named_before_numpys_words(name, edit, message):
+    with pytest.raises(InputError, match=message):
+        edit(sample(name))

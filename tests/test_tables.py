@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from mlinspect import ir, tables
+from mlinspect.errors import InputError
 from mlinspect.glossary import describe
 from mlinspect.macs import MACS, count_macs, count_params
 
@@ -84,6 +85,8 @@ def test_describe_explains_every_column_of_the_design(name):
 def test_describe_says_which_tables_there_are():
     with pytest.raises(KeyError, match="layers, tensors"):
         describe("layer")
+    with pytest.raises(InputError, match=r"a table's name, as describe\('layers'\), not DataFrame"):
+        describe(pd.DataFrame())
 
 
 def test_layers():

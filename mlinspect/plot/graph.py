@@ -345,10 +345,10 @@ def _by_layer(color: Any) -> dict[int, Any]:
     """A user's values; those of no layer, as comparisons have some, are left out."""
     if not isinstance(color, Mapping | pd.Series):
         raise InputError(f"color is a column's name, or values by layer id (a dict or Series), not {color!r}")
-    found = {i: value for i, value in color.items() if not pd.isna(i)}
-    for i in found:
-        if not isinstance(i, numbers.Real) or i != int(i):
-            raise InputError(f"the values of color go by layer id, not by {i!r}: see the index of model.layers")
+    found = {i: value for i, value in dict[Any, Any](color).items() if not pd.isna(i)}
+    wrong = [i for i in found if not isinstance(i, numbers.Real) or i % 1]
+    if wrong:
+        raise InputError(f"the values of color go by layer id, not by {wrong[0]!r}: see the index of model.layers")
     return {int(i): value for i, value in found.items()}
 
 
