@@ -255,6 +255,11 @@ def sensitivity(
     DataFrame
         One row a layer, by index, largest gain first; see ``mlinspect.describe("sensitivity")``.
 
+    Raises
+    ------
+    InputError
+        The metric is neither a function nor labels, or returns no number; or an input does not fit.
+
     Examples
     --------
     >>> import mlinspect as mi
@@ -275,7 +280,12 @@ def sensitivity(
 
     def scored(variant: tuple[str, int]) -> float:
         stacked = {name: np.concatenate([a[variant][i] for a in answers]) for name, i in places.items()}
-        return float(score(stacked))
+        value = score(stacked)
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            kind = f"an array of shape {list(value.shape)}" if isinstance(value, np.ndarray) else short(value)
+            raise InputError(f"the metric must return one number, larger is better, not {kind}") from None
 
     whole, real = scored(("model", 0)), scored(("float", 0))
     rows = []

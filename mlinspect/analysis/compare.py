@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -104,7 +105,7 @@ def compare(
     Raises
     ------
     InputError
-        Nothing to run on, or an input that does not fit.
+        Nothing to run on, an input that does not fit, or a threshold that is no number.
 
     Warns
     -----
@@ -122,6 +123,8 @@ def compare(
     >>> table.sort_index()[["name_a", "name_b"]].values.tolist()[1], bool(table.divergent.any())
     (['stem', '/stem/Conv'], False)
     """
+    if threshold_db is not None and not isinstance(threshold_db, numbers.Real):
+        raise InputError(f"threshold_db={short(threshold_db)} is no number of decibels")
     one, other = operands(a, b, modes)
     points = with_outputs(one.network, other.network, match(one.network, other.network, (one.mode, other.mode)))
     samples = [Sample()]

@@ -150,7 +150,7 @@ def plan(
     >>> found.bytes <= 12_000, int(found.table.set_index("name").bits["res.weight"])
     (True, 6)
     """
-    if not isinstance(budget_bytes, numbers.Real) or isinstance(budget_bytes, bool):
+    if not isinstance(budget_bytes, numbers.Real) or isinstance(budget_bytes, bool) or not np.isfinite(budget_bytes):
         raise InputError(f"budget_bytes={budget_bytes!r} is no number of bytes")
     budget_bytes = int(budget_bytes)
     network = network_of(model)

@@ -375,6 +375,15 @@ def test_messages_do_not_print_arrays() -> None:
         assert "\n" not in str(found.value)
 
 
+@pytest.mark.parametrize(
+    ("value", "message"), [(None, "not None"), (np.ones(3), r"not an array of shape \[3\]"), ({}, "not {}")]
+)
+def test_a_metric_that_returns_no_number_is_refused(value: object, message: str) -> None:
+    model, reference = sample("digits_cnn_wq4.ms"), sample("digits_cnn.ms")
+    with pytest.raises(mi.InputError, match=f"must return one number, larger is better, {message}"):
+        sensitivity(model, CALIBRATION[:2], lambda outputs: value, reference=reference)
+
+
 def test_any_metric_of_the_stacked_outputs() -> None:
     model, reference = sample("digits_cnn_wq4.ms"), sample("digits_cnn.ms")
     want = np.concatenate([reference.run(image[None])["probability"] for image in CALIBRATION[:5]])

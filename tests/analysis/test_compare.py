@@ -295,6 +295,8 @@ def test_what_cannot_be_compared_is_said() -> None:
         compare(model, "exact", IMAGES)
     with pytest.raises(mi.InputError, match=r"'net.ms' is no mode.*mlinspect.open"):
         compare(model, "net.ms", IMAGES)
+    with pytest.raises(mi.InputError, match="threshold_db='20 dB' is no number of decibels"):
+        compare(model, "float", IMAGES, threshold_db="20 dB")
     for modes in ("float", ("vendor",), ("vendor", "exact")):
         with pytest.raises(mi.InputError, match="is no pair of 'vendor' and 'float'"):
             compare(model, model, IMAGES, modes=modes)

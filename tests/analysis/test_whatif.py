@@ -173,7 +173,7 @@ def test_a_budget_that_is_too_small_says_what_is_needed():
     with pytest.raises(ValueError, match="too few"):
         plan(digits(), 10)
     assert plan(digits(), 12_000.5).budget_bytes == 12_000
-    for budget in ("12k", None, True):
+    for budget in ("12k", None, True, float("nan"), float("inf")):
         with pytest.raises(mi.InputError, match=f"budget_bytes={budget!r} is no number of bytes"):
             plan(digits(), budget)
 
