@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
@@ -66,6 +67,8 @@ def find_tensor(network: ir.Network, key: int | str) -> ir.Tensor:
             raise NotFoundError(f"{len(found)} tensors are called {key!r}: use one of the ids {ids}")
         hint = near(key, (tensor.name for tensor in network.tensors.values()))
         raise NotFoundError(f"no tensor is called {key!r}{hint}")
+    if not isinstance(key, numbers.Real):
+        raise NotFoundError(f"a tensor goes by id or name, not by {'None' if key is None else type(key).__name__}")
     if key not in network.tensors:
         raise NotFoundError(f"no tensor has the id {key!r}")
     return network.tensors[int(key)]

@@ -108,7 +108,7 @@ def with_constant(network: ir.Network, tensor: int | str, array: np.ndarray, *, 
     old = find_tensor(network, tensor)
     if old.data is None:
         raise InputError(f"tensor {old.index} {old.name!r} is not a constant: its role is {old.role}")
-    array = _numbers(f"constant {old.name!r}", array) if quantize else np.asarray(array)
+    array = _numbers(f"constant {old.name!r}", array) if quantize else _array(f"constant {old.name!r}", array)
     if quantize:
         array = quantize_constant(array.astype(np.float32, copy=False), old)
     if array.dtype != numpy_dtype(old):
@@ -221,11 +221,15 @@ def with_quant(
     return inferred(changed, _users(network, old.index) | makers)
 
 
-def _numbers(what: str, value: Any) -> np.ndarray:
+def _array(what: str, value: Any) -> np.ndarray:
     try:
-        array = np.asarray(value)
+        return np.asarray(value)
     except ValueError as error:  # lists of unlike lengths
         raise InputError(f"{what} is no array: {error}") from None
+
+
+def _numbers(what: str, value: Any) -> np.ndarray:
+    array = _array(what, value)
     if array.dtype.kind not in "biuf":
         raise InputError(f"{what} wants numbers, not {repr(value) if isinstance(value, str) else array.dtype}")
     return array

@@ -71,6 +71,9 @@ INT8 = "digits_cnn_int8.ms"
         (lambda m: m.with_quant("res.weight", zero_point="a"), "zero_point wants numbers, not 'a'"),
         (lambda m: m.with_quant("res.weight", zero_point=0.5), "zero points are integers, not float64"),
         (lambda m: m.with_quant("res.weight", axis="a"), "axis is an integer, not 'a'"),
+        (lambda m: m.with_constant("res.weight", [[1], [1, 2]]), r"'res\.weight' is no array"),
+        (lambda m: m.with_constant(m.layers, 0), "a tensor goes by id or name, not by DataFrame"),
+        (lambda m: m.without(np.array([1, 2])), "a layer goes by index or name, not by ndarray"),
         (lambda m: m.with_constant("res.weight", "a", quantize=True), r"'res\.weight' wants numbers, not 'a'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,10 +90,15 @@ def conditions(
     Raises
     ------
     InputError
-        Nothing was asked for, or ``sqnr`` and ``reference`` are not given together.
+        Nothing was asked for, a limit is no number, or ``sqnr`` and ``reference`` are not given together.
     """
     if (sqnr is None) != (reference is None):
         raise InputError("sqnr= and reference= belong together")
+    if function is not None and not callable(function):
+        raise InputError(f"a condition is a function of a tensor's real values, not {function!r}")
+    for name, limit in {"clipped": clipped, "below": below, "above": above, "sqnr": sqnr}.items():
+        if limit is not None and not isinstance(limit, numbers.Real):
+            raise InputError(f"{name}={limit!r} is no number")
     layers: list[Condition] = []
     arrays: list[Condition] = []
     if layer is not None:
@@ -125,8 +131,11 @@ def with_known_names(ready: Mapping[str, Any], computed: Collection[ir.Layer]) -
     Raises
     ------
     InputError
-        None is called so, or several are; none is of that kind.
+        There is no such condition; no layer is called so, or several are; none is of that kind.
     """
+    known = list(conditions.__kwdefaults__ or {})
+    if strays := [name for name in ready if name not in known]:
+        raise InputError(f"no condition {strays[0]!r}: use one of {', '.join(known)}{near(strays[0], known)}")
     found = dict(ready)
     if found.get("layer") is not None:
         found["layer"] = layer_among(computed, found["layer"]).index

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from mlinspect import ir
 from mlinspect.errors import InputError, near
@@ -28,6 +30,7 @@ def layer_among(layers: Iterable[ir.Layer], layer: int | str) -> ir.Layer:
     >>> layer_among([relu], "act").index
     3
     """
+    _check("layer", layer, "index")
     every = list(layers)
     found = [one for one in every if layer in (one.index, one.name)]
     if len(found) == 1:
@@ -35,6 +38,11 @@ def layer_among(layers: Iterable[ir.Layer], layer: int | str) -> ir.Layer:
     if found:
         raise InputError(f"layers {[one.index for one in found]} are all called {layer!r}: use an index")
     raise InputError(f"no layer {layer!r}{near(layer, (one.name for one in every))}")
+
+
+def _check(what: str, key: Any, number: str) -> None:
+    if not isinstance(key, str | numbers.Real):
+        raise InputError(f"a {what} goes by {number} or name, not by {'None' if key is None else type(key).__name__}")
 
 
 def tensor_among(tensors: Mapping[int, ir.Tensor], tensor: int | str, parts: Collection[int] = ()) -> int:
@@ -45,6 +53,7 @@ def tensor_among(tensors: Mapping[int, ir.Tensor], tensor: int | str, parts: Col
     InputError
         No such tensor, or several of that name.
     """
+    _check("tensor", tensor, "id")
     found = [one.index for one in tensors.values() if tensor in (one.index, one.name)]
     if len(found) > 1:
         found = [i for i in found if i in parts] or found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import numbers
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -155,6 +156,8 @@ def wanted_tensors(network: ir.Network, outputs: Sequence[str | int] | None) -> 
         return named
     if isinstance(outputs, str | int | np.integer):
         outputs = [outputs]
+    if not isinstance(outputs, Iterable):
+        raise InputError(f"outputs are tensors' names or ids, not {outputs!r}")
     by_name: dict[str, list[int]] = {}
     for tensor in network.tensors.values():
         by_name.setdefault(tensor.name, []).append(tensor.index)
@@ -170,7 +173,7 @@ def wanted_tensors(network: ir.Network, outputs: Sequence[str | int] | None) -> 
                     f"tensors {ids} are all called {key!r}: use an id" if ids else f"no tensor is called {key!r}{hint}"
                 )
             found[key] = ids[0]
-        elif key in network.tensors:
+        elif isinstance(key, numbers.Real) and key in network.tensors:
             tensor = network.tensors[key]
             found[tensor.name if tensor.name not in found else f"{tensor.name}_{key}"] = tensor.index
         else:

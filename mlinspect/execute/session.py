@@ -361,6 +361,8 @@ class Session:
             What to call it.
         """
         index = self._tensor(tensor)
+        if function is not None and not callable(function):
+            raise InputError(f"what a watch tells is a function of the tensor's real values, not {function!r}")
         self._watched.append((name or self.network.tensors[index].name, index, function))
 
     @property

@@ -301,6 +301,12 @@ def test_positions_and_ids_may_be_numpys_integers(model: mi.Model, image: np.nda
     np.testing.assert_array_equal(*found.values(), *model.run(image).values())
 
 
+@pytest.mark.parametrize(("outputs", "message"), [([[1]], r"the id \[1\]"), (5.5, "names or ids, not 5.5")])
+def test_outputs_of_another_kind(model: mi.Model, image: np.ndarray, outputs, message: str) -> None:
+    with pytest.raises(mi.InputError, match=message):
+        model.run(image, outputs=outputs)
+
+
 def test_a_constant_that_cannot_be_loaded_is_named(image: np.ndarray) -> None:
     network = mi.open(mi.samples.path("digits_cnn_wq8.ms")).network
     old = next(tensor for tensor in network.tensors.values() if tensor.name == "head.weight")

@@ -59,3 +59,19 @@ def test_tensors_by_name_are_those_of_the_part_that_is_looked_at() -> None:
     for parts in ((), (0, 1)):
         with pytest.raises(mi.InputError, match=r"tensors \[0, 1\] are all called 'twin': use an id"):
             tensor_among(tensors, "twin", parts)
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda session: session.run_until(5), "a condition is a function of a tensor's real values, not 5"),
+        (lambda session: session.run_until(abov=1), "no condition 'abov': use one of .*; did you mean 'above'"),
+        (lambda session: session.break_when(above="a"), "above='a' is no number"),
+        (lambda session: session.watch("image", 5), "a function of the tensor's real values, not 5"),
+        (lambda session: session.run_to(np.array([1, 2])), "a layer goes by index or name, not by ndarray"),
+        (lambda session: session[np.array([1, 2])], "a tensor goes by id or name, not by ndarray"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused_in_words(act, message: str) -> None:
+    with pytest.raises(mi.InputError, match=message):
+        act(opened().session(IMAGE))
