@@ -251,12 +251,22 @@ def _floats(view: np.ndarray, advance: Advance) -> tuple[np.ndarray, np.ndarray]
     """Moments of all numbers together, and the reach of each channel."""
     sums = _SingleSums() if view.dtype == np.float32 and view.size > _SINGLE else None
     total, reach = _Total(1), np.full(view.shape[1], np.nan)
+    least: Any
+    most: Any
     for part, block in _blocks(view):
         flat = block.reshape(-1)
-        low, high = (flat.min(), flat.max()) if block.shape[1] == 1 else _extremes(block)
-        if sums is None or not sums.add(flat, np.min(low), np.max(high)):
+        if block.shape[1] == 1:  # plain numbers are quicker than arrays of one
+            low = least = float(flat.min())
+            high = most = float(flat.max())
+        else:
+            least, most = _extremes(block)
+            low, high = float(least.min()), float(most.max())
+        if sums is None or not sums.add(flat, low, high):
             total.add(slice(0, 1), _of_rows(flat.reshape(1, -1).astype(np.float64)))
-        reach[part] = np.fmax(reach[part], _reach(block, low, high))
+        if -np.inf < low <= high < np.inf:
+            reach[part] = np.fmax(reach[part], np.maximum(-least, most))
+        else:
+            reach[part] = np.fmax(reach[part], _finite_reach(block))
         advance(block.nbytes)
     if sums is not None:
         total.add(slice(0, 1), sums.record())
@@ -267,11 +277,12 @@ class _SingleSums:
     """Sums of powers of many float32 numbers, at about the speed that memory has."""
 
     def __init__(self) -> None:
-        self._counts: list[int | np.ndarray] = []
+        self._counts: list[np.ndarray] = []
         self._sums: list[tuple[np.ndarray, ...]] = []  # of powers about 0, one a piece
         self._extremes: list[tuple[float, float]] = []
         self._zeros = 0
         self._ones, self._squares = np.ones(_PIECE, np.float32), np.empty(_BLOCK, np.float32)
+        self._full = np.full(len(self._squares) // _PIECE, _PIECE)
         # ends of blocks, filled up with zeros
         self._ends, self._lengths = np.zeros((_BLOCK // _PIECE, _PIECE), np.float32), list[int]()
 
@@ -284,7 +295,7 @@ class _SingleSums:
         s1, s2 = pieces @ self._ones, np.vecdot(pieces, pieces)
         if 17 * (s1 @ s1) >= _PIECE * np.add.reduce(s2):  # far from 0 digits would be lost
             return False
-        squares = self._take(_PIECE, pieces, s1, s2)
+        squares = self._take(self._full[: len(pieces)], pieces, s1, s2)
         if squares.min() == 0:
             self._zeros += int(np.count_nonzero(pieces == 0))
         if end.size:
@@ -297,7 +308,7 @@ class _SingleSums:
         self._extremes.append((low, high))
         return True
 
-    def _take(self, counts: int | np.ndarray, pieces: np.ndarray, s1: np.ndarray, s2: np.ndarray) -> np.ndarray:
+    def _take(self, counts: np.ndarray, pieces: np.ndarray, s1: np.ndarray, s2: np.ndarray) -> np.ndarray:
         squares = np.square(pieces, out=self._squares[: pieces.size].reshape(pieces.shape))
         self._sums.append((s1, s2, np.vecdot(squares, pieces), np.vecdot(squares, squares)))
         self._counts.append(counts)
@@ -314,7 +325,7 @@ class _SingleSums:
             return _Total(1).record()
         self._take_ends()
         s1, s2, s3, s4 = (np.concatenate(sums).astype(np.float64) for sums in zip(*self._sums, strict=True))
-        n = np.concatenate([np.broadcast_to(n, len(s[0])) for n, s in zip(self._counts, self._sums, strict=True)])
+        n = np.concatenate(self._counts)
         mean = s1 / n
         record = np.zeros((10, len(s1)))
         record[COUNT], record[MEAN] = n, mean
@@ -361,12 +372,10 @@ def _extremes(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return block.min(axis=(0, 2)), block.max(axis=(0, 2))
 
 
-def _reach(block: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Largest finite magnitude of each channel."""
-    reach = np.maximum(-low, high)
-    if not np.max(reach) < np.inf:
-        finite = np.where(np.isfinite(block), np.abs(block), np.nan)
-        reach = np.fmax.reduce(np.fmax.reduce(finite, axis=2), axis=0)
+def _finite_reach(block: np.ndarray) -> np.ndarray:
+    """Largest finite magnitude of each channel; NaN where there is none."""
+    finite = np.where(np.isfinite(block), np.abs(block), np.nan)
+    reach: np.ndarray = np.fmax.reduce(np.fmax.reduce(finite, axis=2), axis=0)
     return reach
 
 
