@@ -66,7 +66,7 @@ def graph(
     Raises
     ------
     InputError
-        There is no such column, or the values do not go by layer id.
+        There is no such column, the values do not go by layer id, or `max_nodes` is no number.
 
     Examples
     --------
@@ -75,6 +75,8 @@ def graph(
     True
     """
     network = network_of(model)
+    if not isinstance(max_nodes, numbers.Real):
+        raise InputError(f"max_nodes={max_nodes!r} is no number of layers")
     nodes, edges = blocks(network, max_nodes)
     places, routes = layout(len(nodes), edges)
     points = np.concatenate([places, *routes, np.zeros((0 if nodes else 1, 2))])

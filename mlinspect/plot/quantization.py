@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -195,6 +196,11 @@ def sqnr(a: Any, b: Any = None, ax: Axes | None = None, good: float = 40, bad: f
     -------
     Axes
 
+    Raises
+    ------
+    InputError
+        A limit is no number, or what is given is no model.
+
     Examples
     --------
     >>> import mlinspect as mi
@@ -202,6 +208,8 @@ def sqnr(a: Any, b: Any = None, ax: Axes | None = None, good: float = 40, bad: f
     >>> sqnr(a, b).get_xlabel()
     'SQNR (dB)'
     """
+    if not isinstance(good, numbers.Real) or not isinstance(bad, numbers.Real):
+        raise InputError(f"good={good!r} and bad={bad!r} are to be numbers of decibels")
     table = a if isinstance(a, pd.DataFrame) else compare_weights(a, b)
     table = table[table["sqnr_db"].notna()]
     equal = int(np.isinf(table["sqnr_db"]).sum())

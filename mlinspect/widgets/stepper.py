@@ -236,7 +236,11 @@ class Stepper(LookForm):
             if self._task is not None:
                 self._task.cancel()
         elif self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            try:
+                self._task = asyncio.get_running_loop().create_task(self._run())
+            except RuntimeError:
+                self.playing = False
+                raise InputError("only a notebook can play steps: call finish or resume, or step in a loop") from None
 
     async def _run(self) -> None:
         """Step until the end or a break; the kernel answers between the steps."""

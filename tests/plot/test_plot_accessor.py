@@ -62,3 +62,11 @@ def test_what_is_no_axes_is_refused_in_words(name):
     plot = PlotAccessor(mi.open(mi.samples.path("digits_cnn_wq4.ms")))
     with pytest.raises(mi.InputError, match=r"ax is the matplotlib Axes .* not int: .* take no tensor"):
         getattr(plot, name)(15)
+
+
+def test_limits_are_numbers(ax):
+    model = mi.open(mi.samples.path("digits_cnn_wq4.ms"))
+    with pytest.raises(mi.InputError, match="good='40 dB' and bad=20 are to be numbers"):
+        model.plot.sqnr(mi.open(mi.samples.path("digits_cnn.ms")), ax, "40 dB")
+    with pytest.raises(mi.InputError, match="max_nodes='a' is no number"):
+        model.plot.graph(ax=ax, max_nodes="a")

@@ -87,6 +87,13 @@ def test_a_choice_that_there_is_not_is_refused_and_changes_nothing(steps, trait,
     assert getattr(steps, trait) == before and steps.position == 1
 
 
+def test_only_a_notebook_plays(steps):
+    with pytest.raises(mi.InputError, match="only a notebook can play steps: call finish"):
+        steps.play()
+    steps.step()
+    assert not steps.playing and steps.position == 1
+
+
 def test_a_target_may_be_a_name(steps):
     steps.target = "/pw/Conv"
     assert (steps.position, steps.target) == (4, "3")
