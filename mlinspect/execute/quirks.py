@@ -102,8 +102,14 @@ ARMNN: tuple[tuple[str, str, str], ...] = (
     ("Activation", "the deserialiser knows no SoftReLu and takes Sigmoid", "followed"),
     ("BatchMatMul", "the adjoint is the adjugate, not the conjugate transpose", "followed in both modes"),
     ("Cast", "converts stored numbers, whatever their scale and zero point", "followed in both modes"),
+    (
+        "Dequantize",
+        "22.11 takes a Constant of QAsymmU8 or QSymmS16 before it for zeros",
+        "not followed: the constant's values count",
+    ),
     ("LogicalBinary", "operations it does not know are LogicalAnd", "followed in both modes"),
     ("Normalization", "the result is encoded with the input's quantisation", "followed"),
+    ("Softmax", "unsigned 8-bit gives scale 1/256 and zero point 0 whatever the output's parameters", "followed"),
     ("StridedSlice", "new_axis_mask and ellipsis_mask are ignored", "followed in both modes"),
 )
 
