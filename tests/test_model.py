@@ -1,6 +1,7 @@
 """``mlinspect.open`` and what it returns: sources, errors, weights as views, weights as the vendor dequantises them."""
 
 import contextlib
+import gc
 import inspect
 import io
 import mmap
@@ -314,3 +315,17 @@ def test_help_says_all_there_is_to_know(name):
     for parameter in inspect.signature(method).parameters.values():
         shown = "**" * (parameter.kind is parameter.VAR_KEYWORD) + parameter.name
         assert parameter.name == "self" or re.search(rf"^{re.escape(shown)}( :|$)", text, re.MULTILINE), shown
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_garbage_collection_is_as_it_was_before(enabled):
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        model = mi.open(mi.samples.path("digits_cnn.ms"))
+        assert len(model.layers) and gc.isenabled() is enabled
+        with pytest.raises(mi.ModelFormatError):
+            mi.open(b"no model at all")
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if before else gc.disable)()
