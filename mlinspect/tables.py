@@ -341,6 +341,9 @@ def lent(table: pd.DataFrame) -> pd.DataFrame:
     0  {'axis': 1}
     """
     own = table.copy(deep=not _COPIES_ON_WRITE)
+    for name, dtype in table.dtypes.items():
+        if str(dtype) in _MASKED:  # whose to_numpy() is the memory itself, copy-on-write or not
+            own[name] = table[name].copy()
     for name in ("attrs", "value"):
         if name in own and dict in map(type, cells := own[name].tolist()):
             own[name] = _objects([_own(cell) for cell in cells], "object")

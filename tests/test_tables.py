@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import mlinspect as mi
 from mlinspect import ir, tables
 from mlinspect.errors import InputError
 from mlinspect.glossary import describe
@@ -321,3 +322,14 @@ def test_row_counts_of_a_large_network():
     network = large(1_000)
     made = [getattr(tables, name)(network) for name in TABLES]
     assert [len(frame) for frame in made] == [1_000, 2_001, 17_000, 2_000, 1, 1, 1_000]
+
+
+def test_the_memory_of_a_lent_table_is_the_readers_own():
+    model = mi.open(mi.samples.path("digits_cnn_int8.ms"))
+    for name in ("layers", "tensors", "quant", "edges", "inputs", "outputs"):
+        before, table = getattr(model, name), getattr(model, name)
+        for column in table:
+            array = table[column].to_numpy()
+            if array.flags.writeable and array.dtype.kind in "iufb":
+                array[:] = 0 if array.dtype.kind == "b" else 7
+        pd.testing.assert_frame_equal(getattr(model, name), before)

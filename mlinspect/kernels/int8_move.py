@@ -150,10 +150,11 @@ def quantizer_int8(q: Affine, from_uint8: bool = False) -> Callable[[np.ndarray]
     farthest = 1e9 if abs(q.zero_point) <= 128 else -np.inf
 
     def run(x: np.ndarray) -> np.ndarray:
+        shape, x = x.shape, x.reshape(-1)  # in one order, whatever the memory's
         with np.errstate(all="ignore"):
             w = x * inverse
             if not w.max(initial=0) < farthest:  # far out, or NaN
-                return _quantize_fused(x, inverse, shift, bias)
+                return _quantize_fused(x, inverse, shift, bias).reshape(shape)
             w += shift
             whole, unsure = nearest(w, 1e-4)  # of float32 sums up to 512, as others saturate
         np.clip(whole, bias - 128, bias + 127, out=whole)
@@ -161,8 +162,8 @@ def quantizer_int8(q: Affine, from_uint8: bool = False) -> Callable[[np.ndarray]
             whole -= bias
         stored = whole.astype(np.int8)
         if unsure.size:
-            stored.reshape(-1)[unsure] = _quantize_fused(x.reshape(-1)[unsure], inverse, shift, bias)
-        return stored
+            stored[unsure] = _quantize_fused(x[unsure], inverse, shift, bias)
+        return stored.reshape(shape)
 
     return run
 

@@ -81,6 +81,16 @@ def test_quantize_near_halves(q, from_uint8):
     assert np.array_equal(int8_move.quantize_int8(x, q, from_uint8), np.clip(want, -128, 127))
 
 
+@pytest.mark.parametrize("from_uint8", [False, True])
+def test_quantize_in_any_order_of_memory(from_uint8):
+    x = (np.arange(24, dtype=np.float32) + 0.5).reshape(2, 3, 4)
+    want = int8_move.quantize_int8(x, Affine(1.0, -3), from_uint8)
+    assert want.ravel()[:3].tolist() == ([-2, -1, 0] if from_uint8 else [-3, -2, -1])
+    for other in (np.asfortranarray(x), np.ascontiguousarray(x.transpose(2, 0, 1)).transpose(1, 2, 0), x[::-1][::-1]):
+        np.testing.assert_array_equal(int8_move.quantize_int8(other, Affine(1.0, -3), from_uint8), want)
+    assert int8_move.quantize_int8(np.float32(0.3), Affine(0.1, 0)).tolist() == 3
+
+
 def test_dequantize():
     x = np.arange(-6, 6).reshape(2, 3, 2).astype(np.int8)
     assert int8_move.dequantize_int8(x, 0.5, -3).tolist() == ((x + 3.0) * 0.5).tolist()
