@@ -14,7 +14,7 @@ import numpy as np
 from mlinspect import ir
 from mlinspect.constants import find_tensor
 from mlinspect.errors import InputError, SchemaError, near
-from mlinspect.execute.session import find_layer
+from mlinspect.execute.names import find_layer
 from mlinspect.execute.values import grid, numpy_dtype, quantize_constant
 from mlinspect.formats.attributes import check_attrs, checked_attrs, kind_with, repeated_attrs
 from mlinspect.formats.packing import with_numbers

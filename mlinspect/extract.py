@@ -12,8 +12,8 @@ from mlinspect import ir
 from mlinspect.constants import find_tensor
 from mlinspect.errors import InputError
 from mlinspect.execute.engine import execute
+from mlinspect.execute.names import find_layer
 from mlinspect.execute.programs import Programs
-from mlinspect.execute.session import find_layer
 from mlinspect.formats.packing import with_numbers
 from mlinspect.formats.ports import port_of, with_ports
 from mlinspect.infer import CALLS

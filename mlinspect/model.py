@@ -19,9 +19,10 @@ from mlinspect.changes import Changes
 from mlinspect.errors import ModelFormatError
 from mlinspect.execute import registry, trace
 from mlinspect.execute.engine import STEP_LIMIT, Program, execute
+from mlinspect.execute.names import find_layer
 from mlinspect.execute.ports import Inputs, bind_inputs, require_inputs, wanted_tensors
 from mlinspect.execute.programs import Programs, references
-from mlinspect.execute.session import KEEP_BYTES, Session, find_layer
+from mlinspect.execute.session import KEEP_BYTES, Session
 from mlinspect.execute.values import dequantize_array
 from mlinspect.flatbuffer import Schema, load_schema
 

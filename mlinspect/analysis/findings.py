@@ -44,6 +44,11 @@ class Result(pd.DataFrame):
         """What was found, in one line."""
         return printable(LOOKS[self._table].heading(self))
 
+    @property
+    def telling(self) -> pd.DataFrame:
+        """The columns that tell it."""
+        return pd.DataFrame(self)[[*LOOKS[self._table].columns]]
+
     def __repr__(self) -> str:
         if not self._whole():
             return super().__repr__()

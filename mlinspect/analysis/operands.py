@@ -11,6 +11,8 @@ import numpy as np
 
 from mlinspect import constants, ir
 from mlinspect.errors import InputError
+from mlinspect.execute import values
+from mlinspect.execute.values import numpy_dtype
 from mlinspect.macs import MACS
 
 _CHANNEL_AXIS = {"OHWI": 0, "OIHW": 0, "1HWO": 3, "DHWIO": 4, "OI": 0, "IO": 1}
@@ -89,7 +91,7 @@ def role(use: Use | None) -> str:
     if use is None:
         return ""
     layer, slot = use
-    first = len(layer.inputs) - len(layer.members)
+    first = len(layer.slots)
     if layer.members and slot >= first:
         return layer.members[slot - first]
     names = _ROLES.get(layer.op, ("weights", "bias") if layer.kind in MACS else ())
@@ -216,8 +218,8 @@ def grid(tensor: ir.Tensor) -> tuple[int, int] | None:
     q = tensor.quantization
     if q is None or not tensor.quantized or not 1 <= q.bits <= 32:
         return None
-    low = 0 if tensor.dtype.startswith(("uint", "bool")) else -(1 << (q.bits - 1))
-    return low, low + (1 << q.bits) - 1
+    dtype = numpy_dtype(tensor)
+    return values.grid(dtype, q.bits) if dtype.kind in "iu" else None
 
 
 def most_clipped(bits: int) -> float:

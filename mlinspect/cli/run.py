@@ -21,10 +21,6 @@ if TYPE_CHECKING:
     from mlinspect.analysis.findings import Result
     from mlinspect.model import Model
 
-COMPARED = ["name_a", "name_b", "kind", "matched", "sqnr_db", "cosine", "max_abs", "equal"]
-COMPARED += ["divergent", "first", "note"]
-BLAMED = ["name", "kind", "reference", "sqnr_db", "own_db", "inherited_db", "share", "folded"]
-
 
 def add_commands(commands: Any) -> None:
     """Add the sub-parsers of ``run``, ``trace``, ``compare`` and ``blame`` to the result of ``add_subparsers``.
@@ -65,7 +61,7 @@ def add_commands(commands: Any) -> None:
         help="how much each layer's own error adds to the error of a quantised model's outputs",
         description="Separate each layer's own error from the error that it inherits, over all given inputs.",
     )
-    blame.add_argument("file", metavar="FILE", help="the quantised model")
+    add_file(blame, "the quantised model")
     blame.add_argument(
         "reference", metavar="REFERENCE", help="the model it was made from, or float: FILE itself on real values"
     )
@@ -100,7 +96,7 @@ def _run(options: argparse.Namespace) -> int:
     inputs = _inputs(options.input, model)
     wanted = None
     if options.until is not None:
-        from mlinspect.execute.session import find_layer
+        from mlinspect.execute.names import find_layer
 
         wanted = find_layer(model.network, layer_key(model.network, options.until)).outputs
     found = model.run(inputs, outputs=wanted, mode=options.mode, quantize=True)
@@ -135,7 +131,7 @@ def _compare(options: argparse.Namespace) -> int:
     model = next((one for one in (a, b) if hasattr(one, "layers")), None)
     inputs = _inputs(options.input, model) if model is not None else None
     table = compare(a, b, inputs, modes=modes, threshold_db=options.min_sqnr)
-    _tell(table, options, COMPARED)
+    _tell(table, options)
     compared = table.sqnr_db.notna().any()
     if not compared:
         print("no layer could be compared: do the names of the two agree?", file=sys.stderr)
@@ -145,10 +141,10 @@ def _compare(options: argparse.Namespace) -> int:
 def _blame(options: argparse.Namespace) -> int:
     from mlinspect.analysis.blame import blame
 
-    model = open_model(options.file)
+    model = open_model(options.file, options.schema)
     reference = options.reference if options.reference in ("float", "vendor") else open_model(options.reference)
     inputs, shown = _inputs(options.input, model), sys.stderr.isatty()
-    _tell(blame(model, reference, inputs, shares=not options.no_shares, progress=shown), options, BLAMED)
+    _tell(blame(model, reference, inputs, shares=not options.no_shares, progress=shown), options)
     return 0
 
 
@@ -199,10 +195,9 @@ def _save(path: str, arrays: dict[str, np.ndarray]) -> None:
     np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
 
 
-def _tell(table: Result, options: argparse.Namespace, columns: list[str]) -> None:
+def _tell(table: Result, options: argparse.Namespace) -> None:
     """Write a table in the form that was asked for and say what was found, or show people both."""
-    frame = table.reset_index()
-    if written(frame[columns] if options.markdown else frame, options):
+    if written(table.telling if options.markdown else table.reset_index(), options):
         print(table.finding, file=sys.stderr)
     else:
         show(table)

@@ -109,8 +109,11 @@ def _checked(entry: Op, layer: ir.Layer) -> Callable[..., tuple[np.ndarray, ...]
     names = [parameter.name for parameter in parameters]
     any_number = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     needed = [] if any_number else [p.name for p in parameters if p.default is p.empty]
-    slots = len(layer.inputs) - len(layer.members)
-    named = names[:slots] + list(layer.members) if set(layer.members) <= set(names) else names[: len(layer.inputs)]
+    named = (
+        names[: len(layer.slots)] + list(layer.members)
+        if set(layer.members) <= set(names)
+        else names[: len(layer.inputs)]
+    )
     missing = [name for name in needed if name not in named]
     in_order = any_number or named == names[: len(named)]
     ranks: Sequence[int] = RANKS.get(layer.op, ())

@@ -15,13 +15,11 @@ from mlinspect.errors import InputError, NotFoundError
 from mlinspect.execute.conditions import Condition, Result, conditions, real_values, with_known_names
 from mlinspect.execute.control import Jump
 from mlinspect.execute.engine import Program, Step, advance
-from mlinspect.execute.names import find_layer, layer_among, tensor_among
+from mlinspect.execute.names import layer_among, tensor_among
 from mlinspect.execute.ports import output_names
 from mlinspect.execute.registry import Function
 from mlinspect.execute.timeline import State, Timeline, changed_program, check_patch, live_tensors, subprogram
 from mlinspect.execute.trace import Trace
-
-__all__ = ["KEEP_BYTES", "Session", "find_layer"]
 
 KEEP_BYTES = 512 << 20
 

@@ -122,15 +122,13 @@ def stored_value(real: float, q: Affine) -> int:
     return int(cast(round_half_away(np.asarray(_F(real) / _F(q.scale) + _F(q.zero_point))), np.int32))
 
 
-def requantize_sums(
-    sums: np.ndarray, x_scale: float, weight_scale: float | np.ndarray, out: Affine, activation: str = ""
-) -> np.ndarray:
+def requantizer_of_sums(
+    x_scale: float, weight_scale: float | np.ndarray, out: Affine, activation: str = ""
+) -> Callable[[np.ndarray], np.ndarray]:
     """End of Conv2DFusion, Conv2dTransposeFusion (depthwise), FullConnection, MatMulFusion: int32 sums -> int8.
 
     Parameters
     ----------
-    sums : ndarray of int32, shape (..., C)
-        ``sum((x - zero_x) * (w - zero_w)) + bias``.
     x_scale : float
     weight_scale : float or ndarray, shape (C,)
     out : Affine
@@ -139,35 +137,14 @@ def requantize_sums(
 
     Returns
     -------
-    ndarray of int8, shape of ``sums``
-
-    Examples
-    --------
-    >>> requantize_sums(np.array([[-500, 700]], np.int32), 0.1, np.array([0.02, 0.04]), Affine(0.5, -3), "RELU")
-    array([[-3,  3]], dtype=int8)
-    """
-    return requantizer_of_sums(x_scale, weight_scale, out, activation)(sums)
-
-
-def requantizer_of_sums(
-    x_scale: float, weight_scale: float | np.ndarray, out: Affine, activation: str = ""
-) -> Callable[[np.ndarray], np.ndarray]:
-    """:func:`requantize_sums` with these parameters, prepared once for many runs.
-
-    Parameters
-    ----------
-    x_scale, weight_scale, out, activation
-        As for :func:`requantize_sums`.
-
-    Returns
-    -------
     callable
-        ``f(sums) -> ndarray of int8``.
+        ``f(sums) -> ndarray of int8`` for sums ``sum((x - zero_x) * (w - zero_w)) + bias`` of shape (..., C).
 
     Examples
     --------
-    >>> requantizer_of_sums(0.1, 0.02, Affine(0.5, -3))(np.array([700], np.int32))
-    array([0], dtype=int8)
+    >>> finish = requantizer_of_sums(0.1, np.array([0.02, 0.04]), Affine(0.5, -3), "RELU")
+    >>> finish(np.array([[-500, 700]], np.int32))
+    array([[-3,  3]], dtype=int8)
     """
     product = _F(x_scale) * np.asarray(weight_scale, _F)
     factor = np.float64(product) / np.float64(_F(out.scale))

@@ -12,8 +12,9 @@ from traitlets import Bool, Int, Unicode, observe, validate
 from mlinspect import ir
 from mlinspect.errors import InputError, MlinspectError, NotFoundError
 from mlinspect.execute.conditions import Condition, Result, conditions
+from mlinspect.execute.names import find_layer
 from mlinspect.execute.ports import Inputs
-from mlinspect.execute.session import Session, find_layer
+from mlinspect.execute.session import Session
 from mlinspect.html import head
 from mlinspect.widgets import facts, views
 from mlinspect.widgets.form import one_of

@@ -111,7 +111,7 @@ def test_compare_writes_every_form(image: Path, tmp_path: Path) -> None:
     assert [r["sqnr_db"] for r in records] == pytest.approx(table.sqnr_db)
     assert records[0]["shape_a"] == [1, 8, 8, 32]
     assert lines[2].split("|")[1].strip() == records[0]["name_a"]
-    assert {len(line.split("|")) for line in lines} == {13}
+    assert {len(line.split("|")) for line in lines} == {11}
 
 
 def test_infinity_in_json(image: Path, capsys: pytest.CaptureFixture[str]) -> None:

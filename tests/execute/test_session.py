@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 import mlinspect as mi
 from mlinspect.execute import registry
 from mlinspect.execute.conditions import conditions
+from mlinspect.execute.names import find_layer
 from mlinspect.execute.ports import bind_inputs
 from mlinspect.execute.programs import Programs
-from mlinspect.execute.session import KEEP_BYTES, Session, find_layer
+from mlinspect.execute.session import KEEP_BYTES, Session
 from mlinspect.execute.trace import Trace
 
 SAMPLES = ["digits_cnn.armnn", "digits_cnn_u8.armnn", "digits_cnn.ms", "digits_cnn_int8.ms", "digits_cnn_wq4.ms"]

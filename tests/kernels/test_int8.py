@@ -137,11 +137,11 @@ def test_division_is_near_the_real_one(a, b, qa, qb, out):
     assert np.abs(int8.div_int8(a, b, qa, qb, out) - want).max() <= 1.01
 
 
-def test_requantize_sums_by_channel():
+def test_sums_requantised_by_channel():
     sums = np.array([[-4000, 90, 3000], [0, -1, 2**20]], np.int32)
     scale = np.array([0.01, 0.003, 0.02])
     out = Affine(0.06, -20)
-    got = int8.requantize_sums(sums, 0.05, scale, out)
+    got = int8.requantizer_of_sums(0.05, scale, out)(sums)
     factors = np.float64(np.float32(0.05) * scale.astype(np.float32)) / np.float64(np.float32(0.06))
     want = [
         [min(max(c_multiply(int(v), f) - 20, -128), 127) for v, f in zip(row, factors, strict=True)] for row in sums
