@@ -211,6 +211,6 @@ def declared_frame(
     """:func:`frame` of any declaration of columns."""
     if not isinstance(columns, Mapping):
         columns = {name: [row.get(name) for row in columns] for name, _, _, _ in declared}
-    made = {name: pd.Series(columns[name], dtype=dtype) for name, dtype, _, _ in declared}
-    result = pd.DataFrame(made)
+    made = {name: pd.Series(columns[name], dtype=dtype).array for name, dtype, _, _ in declared}  # nothing to align
+    result = pd.DataFrame(made, copy=False)
     return result.set_index(declared[0][0]) if declared[0][3].startswith("index:") else result

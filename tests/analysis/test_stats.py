@@ -10,6 +10,7 @@ import pytest
 
 import mlinspect as mi
 from mlinspect import ir
+from mlinspect.analysis import moments
 from mlinspect.analysis import stats as module
 from mlinspect.analysis.columns import COLUMNS
 from mlinspect.analysis.operands import by_channel, uses
@@ -36,7 +37,7 @@ def network(tensor, kind=None, slot=1, fmt="mslite", **attrs):
     return ir.Network(fmt, "", "", (ir.Graph(0, "", (), (), layers),), {0: tensor})
 
 
-def moments(values):
+def figures_of(values):
     """The figures of a flat float64 array."""
     values = np.asarray(values, np.float64).ravel()
     good = values[np.isfinite(values)]
@@ -55,10 +56,10 @@ def entropy(values):
 
 
 def check(row, values, stored=None, **tolerance):
-    for name, want in moments(values).items():
+    for name, want in figures_of(values).items():
         assert row[name] == pytest.approx(want, **tolerance), name
     if stored is not None:
-        want = moments(stored)
+        want = figures_of(stored)
         for name in ("min", "max", "absmax", "mean", "std", "kurtosis", "zeros"):
             assert row[f"stored_{name}"] == pytest.approx(want[name], rel=1e-9, abs=1e-9), name
 
@@ -136,37 +137,11 @@ def test_floats_against_brute_force(dtype, shift):
         assert row.levels == len(np.unique(data.view(np.uint16)))
 
 
-def test_large_floats_are_summed_in_blocks_to_the_same_figures(monkeypatch):
-    data = RNG.standard_t(5, size=(3, 50_000)).astype(np.float32) * 3e-3 + 1e-3
-    data[0, :7] = 0
-    want = stats(network(constant(data), "fully_connected")).loc[0]
-    monkeypatch.setattr(module, "_SINGLE", 1000)
-    monkeypatch.setattr(module, "_BLOCK", 4096)
-    monkeypatch.setattr(module, "_PIECE", 512)
-    for shape in ((3, 50_000), (150_000,), (30, 5, 1000)):
-        got = stats(network(constant(data.reshape(shape)), "fully_connected")).loc[0]
-        for name in ("min", "max", "mean", "std", "kurtosis", "zeros"):
-            assert got[name] == pytest.approx(want[name], rel=1e-5), name
-    far = stats(network(constant(data.ravel() + np.float32(7)))).loc[0]
-    assert far["std"] == pytest.approx(want["std"], rel=1e-4)
-    data[1, 70] = np.nan
-    assert stats(network(constant(data.ravel()))).loc[0, "nan"] == 1
-
-
-@pytest.mark.parametrize("factor", [1e-20, 1e12])
-def test_powers_of_very_small_and_large_numbers_do_not_leave_the_range_of_float32(factor, monkeypatch):
-    monkeypatch.setattr(module, "_SINGLE", 1)
-    monkeypatch.setattr(module, "_PIECE", 100)
-    data = RNG.normal(size=1050).astype(np.float32) * np.float32(factor)
-    row = stats(network(constant(data))).loc[0]
-    check(row, data, rel=1e-6)
-
-
 def test_blocks_give_the_same_counts(monkeypatch):
     data = RNG.integers(-128, 128, (9, 11, 13)).astype(np.int8)
     tensor = constant(data, quantization(11, 1))
     want = [stats(network(tensor), by=by) for by in ("tensor", "channel")]
-    monkeypatch.setattr(module, "_BLOCK", 29)
+    monkeypatch.setattr(moments, "BLOCK", 29)
     monkeypatch.setattr(module, "_MOST_BINS", 3 * 256)
     for by, table in zip(("tensor", "channel"), want, strict=True):
         pd.testing.assert_frame_equal(stats(network(tensor), by=by), table)

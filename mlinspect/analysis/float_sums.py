@@ -1,0 +1,142 @@
+"""Moments of constants of wide floating-point numbers: large ones in float32, at about the speed that memory has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mlinspect.analysis import moments
+from mlinspect.analysis.moments import COUNT, HIGH, LOW, M2, M3, M4, MEAN, ZEROS, Total, blocks, of_rows
+
+_SINGLE = 1 << 22  # tensors of more elements than this are summed in float32, piece by piece
+_PIECE = 1 << 13  # elements whose sums are made in float32; so short that BLAS starts no threads
+Advance = Callable[[int], Any]
+
+
+def of_floats(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
+    """Moments of (outer, channels, inner), of each channel or of all numbers together, and the reach of each channel.
+
+    Parameters
+    ----------
+    view : ndarray of float32 or float64, shape (outer, channels, inner)
+    each : bool
+        Whether the record has a column a channel instead of one.
+    advance : callable
+        Told how many bytes were read, now and then.
+
+    Returns
+    -------
+    record : ndarray, shape (10, channels or 1)
+        Rows as ``moments`` names them.
+    reach : ndarray, shape (channels,)
+        Largest finite magnitude; NaN where there is none.
+
+    Examples
+    --------
+    >>> record, reach = of_floats(np.float32([[[1, 3], [-5, 1]]]), True, lambda nbytes: None)
+    >>> record[MEAN].tolist(), reach.tolist()
+    ([2.0, -2.0], [3.0, 5.0])
+    """
+    if view.dtype == np.float32 and view.size > _SINGLE and not (each and view.shape[2] == 1):
+        found = _in_float32(view, each, advance)
+        if found is not None:
+            return found
+        advance = _counted_before
+    return _in_float64(view, each, advance)
+
+
+def _counted_before(nbytes: int) -> None:
+    """Of bytes that are read again, the bar is not told."""
+
+
+def _in_float64(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
+    total, reach = Total(view.shape[1] if each else 1), np.full(view.shape[1], np.nan)
+    for part, block in blocks(view):
+        total.add(part if each else slice(0, 1), of_rows(_rows(block, each).astype(np.float64)))
+        low, high = _extremes(block)
+        finite = np.isfinite(low).all() and np.isfinite(high).all()
+        reach[part] = np.fmax(reach[part], np.maximum(-low, high) if finite else _finite_reach(block))
+        advance(block.nbytes)
+    return total.record(), reach
+
+
+def _in_float32(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndarray, np.ndarray] | None:
+    """Sums of powers about 0 of short pieces, added up in float64; None where float32 cannot hold them.
+
+    Each step of the loop is a pass over a block that lies in the cache; all else comes after it.
+    """
+    channels, n = (view.shape[1], view.shape[0] * view.shape[2]) if each else (1, view.size)
+    numbers, ones, buffer = np.arange(channels), np.ones(_PIECE, np.float32), np.empty(moments.BLOCK, np.float32)
+    ends: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
+    whose, sums, zeros = [], [], np.zeros(channels)
+    with np.errstate(all="ignore"):
+        for part, block in blocks(view):
+            _keep_extremes(ends.setdefault(part.start, []), block)
+            rows, whom = _rows(block, each), numbers[part] if each else numbers
+            for x in _pieces(rows):
+                sum1, sum2 = x @ ones[: x.shape[2]], np.vecdot(x, x)
+                squares = np.square(x, out=buffer[: x.size].reshape(x.shape))
+                if np.minimum.reduce(squares, axis=None) == 0:
+                    zeros[whom] += np.count_nonzero(x == 0, axis=(1, 2))
+                whose.append((whom, x.shape[1]))
+                sums.append((sum1, sum2, np.vecdot(squares, x), np.vecdot(squares, squares)))
+            advance(block.nbytes)
+        owner = np.concatenate([whom.repeat(pieces) for whom, pieces in whose])
+        s1, s2, s3, s4 = (np.bincount(owner, np.concatenate(s, axis=None), channels) for s in zip(*sums, strict=True))
+        low = np.concatenate([np.concatenate([least for least, _ in found]).min(axis=0) for found in ends.values()])
+        high = np.concatenate([np.concatenate([most for _, most in found]).max(axis=0) for found in ends.values()])
+        # too far from 0, digits are lost; fourth powers may be too large, too small, or none (NaN)
+        held = (2 * s1**2 < n * s2) & (1e-33 * n < s4) & np.isfinite(s4) | (zeros == n)
+        if not held.all():
+            return None
+    record, mean, reach = np.zeros((10, channels)), s1 / n, np.maximum(-low, high)
+    record[COUNT], record[MEAN], record[ZEROS] = n, mean, zeros
+    record[LOW], record[HIGH] = (low, high) if each else (low.min(), high.max())
+    record[M2] = s2 - mean * s1
+    record[M3] = s3 - 3 * mean * s2 + 2 * mean**2 * s1
+    record[M4] = s4 - 4 * mean * s3 + 6 * mean**2 * s2 - 3 * mean**3 * s1
+    return record, reach
+
+
+def _pieces(rows: np.ndarray) -> list[np.ndarray]:
+    """Rows cut into pieces, (rows, pieces, elements): those of full length, and the ends."""
+    whole = rows.shape[1] // _PIECE * _PIECE
+    full, ends = rows[:, :whole].reshape(len(rows), -1, _PIECE), rows[:, None, whole:]
+    return [full] if whole == rows.shape[1] else [full, ends] if whole else [ends]
+
+
+def _keep_extremes(found: list[tuple[np.ndarray, np.ndarray]], block: np.ndarray) -> None:
+    """Add the extremes of a block, (outer, channels), to those found before.
+
+    Along the outer axis numpy compares slowly, so rows of one number a channel are compared element by element.
+    """
+    if block.shape[2] > 1:
+        found.append((np.minimum.reduce(block, axis=2), np.maximum.reduce(block, axis=2)))
+    elif not found:
+        found.append((block[:, :, 0].copy(), block[:, :, 0].copy()))
+    else:
+        least, most = (side[: len(block)] for side in found[0])
+        np.minimum(least, block[:, :, 0], out=least)
+        np.maximum(most, block[:, :, 0], out=most)
+
+
+def _rows(block: np.ndarray, each: bool) -> np.ndarray:
+    """A block of (outer, channels, inner) as one row a channel, or as one row."""
+    return block.swapaxes(0, 1).reshape(block.shape[1], -1) if each else block.reshape(1, -1)
+
+
+def _extremes(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Least and largest numbers of each channel of a block."""
+    if block.shape[2] == 1 or block.shape[0] == 1:  # numpy is slow along two axes at once
+        axis = 0 if block.shape[2] == 1 else 2
+        return block.min(axis=axis).reshape(-1), block.max(axis=axis).reshape(-1)
+    return block.min(axis=(0, 2)), block.max(axis=(0, 2))
+
+
+def _finite_reach(block: np.ndarray) -> np.ndarray:
+    """Largest finite magnitude of each channel; NaN where there is none."""
+    finite = np.where(np.isfinite(block), np.abs(block), np.nan)
+    reach: np.ndarray = np.fmax.reduce(np.fmax.reduce(finite, axis=2), axis=0)
+    return reach

@@ -1,0 +1,107 @@
+"""Moments of many numbers: records of each part, and how records of parts become one of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+BLOCK = 1 << 17  # elements at a time: what is made of them stays in the second cache
+# rows of a record, one column a channel; M2 to M4 are sums of powers about the mean
+COUNT, MEAN, M2, M3, M4, LOW, HIGH, ZEROS, NAN, INF = range(10)
+
+
+def blocks(view: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+    """Pieces of (outer, channels, inner) that are small enough, each with the channels that it belongs to."""
+    outer, channels, inner = view.shape
+    wide = max(1, min(inner, BLOCK))
+    some = max(1, min(channels, BLOCK // wide))
+    deep = max(1, min(outer, BLOCK // (wide * some)))
+    for i in range(0, outer, deep):
+        for j in range(0, channels, some):
+            for k in range(0, inner, wide):
+                yield slice(j, j + some), view[i : i + deep, j : j + some, k : k + wide]
+
+
+class Total:
+    """The moments of all blocks together; many small merges would cost more than the sums."""
+
+    def __init__(self, channels: int) -> None:
+        self._record = np.zeros((10, channels))
+        self._record[LOW], self._record[HIGH] = np.inf, -np.inf
+        self._parts: dict[int, list[np.ndarray]] = {}
+
+    def add(self, channels: slice, record: np.ndarray) -> None:
+        """Take the record of a block of these channels."""
+        parts = self._parts.setdefault(channels.start, [])
+        parts.append(record)
+        if len(parts) == 64:
+            self._merge(channels.start, parts)
+
+    def _merge(self, start: int, parts: list[np.ndarray]) -> None:
+        channels = slice(start, start + parts[0].shape[1])
+        self._record[:, channels] = merge(np.stack([self._record[:, channels], *parts], axis=2))
+        parts.clear()
+
+    def record(self) -> np.ndarray:
+        """The moments of all that was added."""
+        for start, parts in self._parts.items():
+            if parts:
+                self._merge(start, parts)
+        return self._record
+
+
+def of_rows(x: np.ndarray) -> np.ndarray:
+    """Moments of each row of (channels, n) numbers of float64."""
+    record = np.zeros((10, len(x)))
+    record[LOW], record[HIGH] = x.min(axis=1), x.max(axis=1)
+    if not np.isfinite(record).all():
+        return of_counts(np.ones(x.shape, np.int8), x)
+    record[COUNT], record[MEAN] = x.shape[1], x.mean(axis=1)
+    record[ZEROS] = np.count_nonzero(x == 0, axis=1)
+    d = x - record[MEAN][:, None]
+    squares = d * d
+    record[M2], record[M3], record[M4] = np.vecdot(d, d), np.vecdot(squares, d), np.vecdot(squares, squares)
+    return record
+
+
+def of_counts(counts: np.ndarray, values: Any) -> np.ndarray:
+    """Moments of each row of (channels, n): ``values`` that occur ``counts`` times."""
+    values = np.broadcast_to(np.asarray(values, np.float64), counts.shape)
+    finite = np.isfinite(values)
+    n = np.where(finite, counts, 0)
+    x = np.where(finite, values, 0)
+    record = np.zeros((10, len(counts)))
+    record[COUNT] = n.sum(axis=1)
+    record[MEAN] = (n * x).sum(axis=1) / np.maximum(record[COUNT], 1)
+    d = x - record[MEAN][:, None]
+    squares = d * d
+    record[M2], record[M3], record[M4] = (
+        (n * power).sum(axis=1) for power in (squares, squares * d, squares * squares)
+    )
+    record[LOW] = np.where(n > 0, x, np.inf).min(axis=1, initial=np.inf)
+    record[HIGH] = np.where(n > 0, x, -np.inf).max(axis=1, initial=-np.inf)
+    record[ZEROS] = (n * (x == 0)).sum(axis=1)
+    record[NAN] = (counts * np.isnan(values)).sum(axis=1)
+    record[INF] = (counts * np.isinf(values)).sum(axis=1)
+    return record
+
+
+def merge(records: np.ndarray) -> np.ndarray:
+    """Moments of several parts together: (10, channels, parts) -> (10, channels).
+
+    Source: Pebay, "Formulas for robust, one-pass parallel computation of covariances and arbitrary-order statistical
+    moments", 2008.
+    """
+    merged = records.sum(axis=2)
+    n = records[COUNT]
+    mean = (n * records[MEAN]).sum(axis=1) / np.maximum(merged[COUNT], 1)
+    d = records[MEAN] - mean[:, None]
+    m2, m3 = records[M2], records[M3]
+    merged[MEAN] = mean
+    merged[M2] += (n * d**2).sum(axis=1)
+    merged[M3] += (3 * d * m2 + n * d**3).sum(axis=1)
+    merged[M4] += (4 * d * m3 + 6 * d**2 * m2 + n * d**4).sum(axis=1)
+    merged[LOW], merged[HIGH] = records[LOW].min(axis=1), records[HIGH].max(axis=1)
+    return merged
