@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,8 @@ def of_floats(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndarra
     >>> record[MEAN].tolist(), reach.tolist()
     ([2.0, -2.0], [3.0, 5.0])
     """
-    if view.dtype == np.float32 and view.size > _SINGLE and not (each and view.shape[2] == 1):
+    many = view.dtype == np.float32 and view.size > _SINGLE and view.flags.c_contiguous
+    if many and not (each and view.shape[2] == 1):
         found = _in_float32(view, each, advance)
         if found is not None:
             return found
@@ -54,7 +56,8 @@ def _counted_before(nbytes: int) -> None:
 def _in_float64(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
     total, reach = Total(view.shape[1] if each else 1), np.full(view.shape[1], np.nan)
     for part, block in blocks(view):
-        total.add(part if each else slice(0, 1), of_rows(_rows(block, each).astype(np.float64)))
+        rows = block.swapaxes(0, 1).reshape(block.shape[1], -1) if each else block.reshape(1, -1)
+        total.add(part if each else slice(0, 1), of_rows(rows.astype(np.float64)))
         low, high = _extremes(block)
         finite = np.isfinite(low).all() and np.isfinite(high).all()
         reach[part] = np.fmax(reach[part], np.maximum(-low, high) if finite else _finite_reach(block))
@@ -65,16 +68,16 @@ def _in_float64(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndar
 def _in_float32(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndarray, np.ndarray] | None:
     """Sums of powers about 0 of short pieces, added up in float64; None where float32 cannot hold them.
 
-    Each step of the loop is a pass over a block that lies in the cache; all else comes after it.
+    Each step of the loop is a pass over a block that lies in the cache; all else comes after it, and another thread
+    seeks the extremes meanwhile: it has so few and long calls that the two do not wait for each other.
     """
     channels, n = (view.shape[1], view.shape[0] * view.shape[2]) if each else (1, view.size)
     numbers, ones, buffer = np.arange(channels), np.ones(_PIECE, np.float32), np.empty(moments.BLOCK, np.float32)
-    ends: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {}
     whose, sums, zeros = [], [], np.zeros(channels)
-    with np.errstate(all="ignore"):
-        for part, block in blocks(view):
-            _keep_extremes(ends.setdefault(part.start, []), block)
-            rows, whom = _rows(block, each), numbers[part] if each else numbers
+    with np.errstate(all="ignore"), ThreadPoolExecutor(1) as other:
+        extremes = other.submit(_whole_extremes, view)
+        for part, block in blocks(view if each else view.reshape(1, 1, -1)):
+            rows, whom = block.swapaxes(0, 1).reshape(block.shape[1], -1), numbers[part]
             for x in _pieces(rows):
                 sum1, sum2 = x @ ones[: x.shape[2]], np.vecdot(x, x)
                 squares = np.square(x, out=buffer[: x.size].reshape(x.shape))
@@ -85,8 +88,7 @@ def _in_float32(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndar
             advance(block.nbytes)
         owner = np.concatenate([whom.repeat(pieces) for whom, pieces in whose])
         s1, s2, s3, s4 = (np.bincount(owner, np.concatenate(s, axis=None), channels) for s in zip(*sums, strict=True))
-        low = np.concatenate([np.concatenate([least for least, _ in found]).min(axis=0) for found in ends.values()])
-        high = np.concatenate([np.concatenate([most for _, most in found]).max(axis=0) for found in ends.values()])
+        low, high = extremes.result()
         # too far from 0, digits are lost; fourth powers may be too large, too small, or none (NaN)
         held = (2 * s1**2 < n * s2) & (1e-33 * n < s4) & np.isfinite(s4) | (zeros == n)
         if not held.all():
@@ -107,24 +109,18 @@ def _pieces(rows: np.ndarray) -> list[np.ndarray]:
     return [full] if whole == rows.shape[1] else [full, ends] if whole else [ends]
 
 
-def _keep_extremes(found: list[tuple[np.ndarray, np.ndarray]], block: np.ndarray) -> None:
-    """Add the extremes of a block, (outer, channels), to those found before.
-
-    Along the outer axis numpy compares slowly, so rows of one number a channel are compared element by element.
-    """
-    if block.shape[2] > 1:
-        found.append((np.minimum.reduce(block, axis=2), np.maximum.reduce(block, axis=2)))
-    elif not found:
-        found.append((block[:, :, 0].copy(), block[:, :, 0].copy()))
-    else:
-        least, most = (side[: len(block)] for side in found[0])
-        np.minimum(least, block[:, :, 0], out=least)
-        np.maximum(most, block[:, :, 0], out=most)
-
-
-def _rows(block: np.ndarray, each: bool) -> np.ndarray:
-    """A block of (outer, channels, inner) as one row a channel, or as one row."""
-    return block.swapaxes(0, 1).reshape(block.shape[1], -1) if each else block.reshape(1, -1)
+def _whole_extremes(view: np.ndarray) -> list[np.ndarray]:
+    """Least and largest number of each channel, in few and long calls."""
+    found = []
+    for extreme in (np.minimum, np.maximum):
+        if view.shape[2] > 1:
+            found.append(extreme.reduce(extreme.reduce(view, axis=2), axis=0))
+        else:  # along the outer axis numpy is slow, unless rows are long
+            deep = -(-_PIECE // view.shape[1])
+            whole = len(view) // deep * deep
+            most = extreme.reduce(view[:whole].reshape(-1, deep, view.shape[1]), axis=0)
+            found.append(extreme.reduce(np.concatenate([most, view[whole:, :, 0]]), axis=0))
+    return found
 
 
 def _extremes(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
-BLOCK = 1 << 17  # elements at a time: what is made of them stays in the second cache
+BLOCK = 1 << 16  # elements at a time: what is made of them stays in the second cache
 # rows of a record, one column a channel; M2 to M4 are sums of powers about the mean
 COUNT, MEAN, M2, M3, M4, LOW, HIGH, ZEROS, NAN, INF = range(10)
 
 
-def blocks(view: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
+def blocks(view: np.ndarray, size: int | None = None) -> Iterator[tuple[slice, np.ndarray]]:
     """Pieces of (outer, channels, inner) that are small enough, each with the channels that it belongs to."""
     outer, channels, inner = view.shape
-    wide = max(1, min(inner, BLOCK))
-    some = max(1, min(channels, BLOCK // wide))
-    deep = max(1, min(outer, BLOCK // (wide * some)))
+    size = size or BLOCK
+    wide = max(1, min(inner, size))
+    some = max(1, min(channels, size // wide))
+    deep = max(1, min(outer, size // (wide * some)))
     for i in range(0, outer, deep):
         for j in range(0, channels, some):
             for k in range(0, inner, wide):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -217,9 +218,9 @@ def _by_counting(
 
 def _histogram(view: np.ndarray, bins: int, advance: Advance) -> np.ndarray:
     """How often each of ``bins`` numbers occurs in each channel, of unsigned numbers (outer, channels, inner)."""
-    counts = np.zeros(view.shape[1] * bins, np.int64)
     if bins == 256 and view.shape[2] >= _LONG:
-        return _long_histogram(view, counts.reshape(-1, bins), advance)
+        return _long_histogram(view, advance)
+    counts = np.zeros(view.shape[1] * bins, np.int64)
     for channels, block in blocks(view):
         first = np.arange(view.shape[1])[channels, None] * bins
         places = block.astype(np.intp)
@@ -229,13 +230,20 @@ def _histogram(view: np.ndarray, bins: int, advance: Advance) -> np.ndarray:
     return counts.reshape(view.shape[1], bins)
 
 
-def _long_histogram(view: np.ndarray, counts: np.ndarray, advance: Advance) -> np.ndarray:
+def _long_histogram(view: np.ndarray, advance: Advance) -> np.ndarray:
     """:func:`_histogram` of long rows of bytes: Pillow counts one row after the other, several times as fast."""
-    for i, channel, start in np.ndindex(len(view), view.shape[1], -(-view.shape[2] // _LONGEST)):
-        row = np.ascontiguousarray(view[i, channel, start * _LONGEST : (start + 1) * _LONGEST])
-        counts[channel] += Image.frombuffer("L", (row.size, 1), row, "raw", "L", 0, 1).histogram()
-        advance(row.size)
+    counts = np.zeros((view.shape[1], 256), np.int64)
+    with ThreadPoolExecutor() as pool:
+        pieces = list(blocks(view, _LONGEST))
+        for (channels, block), found in zip(pieces, pool.map(_count_rows, (block for _, block in pieces)), strict=True):
+            counts[channels] += found
+            advance(block.nbytes)
     return counts
+
+
+def _count_rows(block: np.ndarray) -> np.ndarray:
+    rows = np.ascontiguousarray(block.swapaxes(0, 1)).reshape(block.shape[1], -1)
+    return np.array([Image.frombuffer("L", (row.size, 1), row, "raw", "L", 0, 1).histogram() for row in rows])
 
 
 def _by_rows(
