@@ -69,23 +69,22 @@ def of_rows(x: np.ndarray) -> np.ndarray:
 
 def of_counts(counts: np.ndarray, values: Any) -> np.ndarray:
     """Moments of each row of (channels, n): ``values`` that occur ``counts`` times."""
-    values = np.broadcast_to(np.asarray(values, np.float64), counts.shape)
-    finite = np.isfinite(values)
-    n = np.where(finite, counts, 0)
-    x = np.where(finite, values, 0)
+    n, x = counts.astype(np.float64), np.broadcast_to(np.asarray(values, np.float64), counts.shape)
     record = np.zeros((10, len(counts)))
+    finite = np.isfinite(x)
+    if not finite.all():
+        record[NAN], record[INF] = np.vecdot(n, np.isnan(x)), np.vecdot(n, np.isinf(x))
+        n, x = np.where(finite, n, 0), np.where(finite, x, 0)
     record[COUNT] = n.sum(axis=1)
-    record[MEAN] = (n * x).sum(axis=1) / np.maximum(record[COUNT], 1)
+    record[MEAN] = np.vecdot(n, x) / np.maximum(record[COUNT], 1)
     d = x - record[MEAN][:, None]
     squares = d * d
-    record[M2], record[M3], record[M4] = (
-        (n * power).sum(axis=1) for power in (squares, squares * d, squares * squares)
-    )
-    record[LOW] = np.where(n > 0, x, np.inf).min(axis=1, initial=np.inf)
-    record[HIGH] = np.where(n > 0, x, -np.inf).max(axis=1, initial=-np.inf)
-    record[ZEROS] = (n * (x == 0)).sum(axis=1)
-    record[NAN] = (counts * np.isnan(values)).sum(axis=1)
-    record[INF] = (counts * np.isinf(values)).sum(axis=1)
+    weighted = n * squares
+    record[M2], record[M3], record[M4] = weighted.sum(axis=1), np.vecdot(weighted, d), np.vecdot(weighted, squares)
+    occurs = n > 0
+    record[LOW] = x.min(axis=1, initial=np.inf, where=occurs)
+    record[HIGH] = x.max(axis=1, initial=-np.inf, where=occurs)
+    record[ZEROS] = np.vecdot(n, x == 0)
     return record
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -204,10 +205,9 @@ def _by_counting(
     for start in range(0, channels, _MOST_BINS // 256):
         part = slice(start, start + _MOST_BINS // 256)
         counts = _histogram(view[:, part].view(np.uint8), 256, advance)
-        real = of_counts(np.zeros_like(counts), 0)
+        real = Total(len(counts)).record()
         if known:
-            values = real_rows(np.broadcast_to(numbers, counts.shape), tensor, part, model_format)
-            real = of_counts(counts, values)
+            real = of_counts(counts, real_rows(np.broadcast_to(numbers, counts.shape), tensor, part, model_format))
         records.append((of_counts(counts, numbers), real))
         total += counts.sum(axis=0)
         if each:
@@ -233,7 +233,7 @@ def _histogram(view: np.ndarray, bins: int, advance: Advance) -> np.ndarray:
 def _long_histogram(view: np.ndarray, advance: Advance) -> np.ndarray:
     """:func:`_histogram` of long rows of bytes: Pillow counts one row after the other, several times as fast."""
     counts = np.zeros((view.shape[1], 256), np.int64)
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
         pieces = list(blocks(view, _LONGEST))
         for (channels, block), found in zip(pieces, pool.map(_count_rows, (block for _, block in pieces)), strict=True):
             counts[channels] += found

@@ -73,17 +73,18 @@ def measure(path: Path) -> tuple[float, float, float]:
     """Seconds of stats, seconds of numpy's min and max, peak of memory in bytes."""
     model = mi.open(path)
     (array,) = model.weights.values()
-    times: dict[str, list[float]] = {"stats": [], "numpy": []}
-    for _ in range(5):
-        for name, call in (("numpy", lambda: (array.min(), array.max())), ("stats", lambda: stats(model))):
-            start = time.perf_counter()
-            call()
-            times[name].append(time.perf_counter() - start)
     before, peak = anonymous(), Peak()
     peak.start()
     stats(model)
     peak.stop.set()
     peak.join()
+    times: dict[str, list[float]] = {"stats": [], "numpy": []}
+    until = time.perf_counter() + 5
+    while len(times["stats"]) < 3 or time.perf_counter() < until:
+        for name, call in (("numpy", lambda: (array.min(), array.max())), ("stats", lambda: stats(model))):
+            start = time.perf_counter()
+            call()
+            times[name].append(time.perf_counter() - start)
     return min(times["stats"]), min(times["numpy"]), peak.most - before
 
 
