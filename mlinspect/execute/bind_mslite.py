@@ -94,7 +94,11 @@ def _compute(entry: Op, int8: Op | None, call: Call, extra: tuple[np.ndarray, ..
         return lambda *arrays: as_tuple(function(call, *arrays, *extra))
 
     def compute(*arrays: np.ndarray) -> tuple[Any, ...]:
-        kind = next((array.dtype.char for array in arrays if array.dtype.char in _DECIDING), "")
+        kind = ""
+        for array in arrays:
+            kind = array.dtype.char
+            if kind in _DECIDING:
+                break
         if kind in ("b", "B"):
             if int8 is not None and (kind == "b" or int8.stored):  # few take uint8
                 return as_tuple(int8.function(call, *arrays, *extra))

@@ -204,6 +204,13 @@ def full_connection(call: Call, x: np.ndarray, weights: np.ndarray, bias: np.nda
 
 def pooled_windows(call: Call, x: np.ndarray) -> tuple[tuple[int, int], tuple[int, int], Pads, list[int]]:
     """(window, stride, padding, output size)."""
+    kept = call.memo.get("windows")
+    if kept is None or kept[0] != x.shape:
+        kept = call.memo["windows"] = (x.shape, _pooled_windows(call, x))
+    return kept[1]
+
+
+def _pooled_windows(call: Call, x: np.ndarray) -> tuple[tuple[int, int], tuple[int, int], Pads, list[int]]:
     a = call.attrs
     if a["global"]:
         return (x.shape[1], x.shape[2]), (1, 1), NO_PADDING, [1, 1]

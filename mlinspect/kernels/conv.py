@@ -219,7 +219,8 @@ def _convolve(
             left = patches.reshape(1, count, depth)
         else:
             left = gathered[: count * groups * depth].reshape(groups, count, depth)
-            copy_runs(left.reshape(groups, *patches.shape[:-1], channels), by_group(patches, groups, 0))
+            split = by_group(patches, groups, 0) if groups > 1 else patches[None]
+            copy_runs(left.reshape(groups, *patches.shape[:-1], channels), split)
         multiply(left, matrix, target.swapaxes(0, 1), exact_depth)
         if bias is not None:
             target += bias.reshape(groups, -1)

@@ -9,6 +9,7 @@ import numpy as np
 from mlinspect.kernels.summation import Approximate, approximate
 
 _F = np.float32
+_SINGLE = np.dtype(np.float32)
 
 
 class Exactness(NamedTuple):
@@ -57,13 +58,13 @@ def exactness(left: np.ndarray, right: np.ndarray) -> Exactness:
     (1032, dtype('float32'), dtype('int32'))
     """
     depth = right.shape[-2]
-    if left.dtype == right.dtype == np.float32:
-        return Exactness(np.dtype(_F), depth, np.dtype(_F))
+    if left.dtype == right.dtype == _SINGLE:
+        return Exactness(_SINGLE, depth, _SINGLE)
     if left.dtype.kind not in "iu" or right.dtype.kind not in "iu":
         raise ValueError(f"cannot multiply {left.dtype} and {right.dtype}: give float32 or integers")
     largest = _peak(left) * _peak(right)
     if largest * 64 < 1 << 24:
-        return Exactness(np.dtype(_F), ((1 << 24) - 1) // max(1, largest), np.dtype(np.int32))
+        return Exactness(_SINGLE, ((1 << 24) - 1) // max(1, largest), np.dtype(np.int32))
     if largest >= 1 << 53:
         raise ValueError(f"products of these {left.dtype} and {right.dtype} numbers exceed 2^53")
     return Exactness(np.dtype(np.float64), ((1 << 53) - 1) // largest, np.dtype(np.int32))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-Pads = Sequence[tuple[int, int]]
+Pads = tuple[tuple[int, int], ...]
 NO_PADDING: Pads = ((0, 0), (0, 0))
 
 
@@ -58,7 +59,7 @@ def pad_zero(x: np.ndarray, padding: Pads) -> np.ndarray:
     Parameters
     ----------
     x : ndarray
-    padding : sequence of (int, int)
+    padding : tuple of (int, int)
         Cells before and after, by spatial axis.
 
     Returns
@@ -72,11 +73,18 @@ def pad_zero(x: np.ndarray, padding: Pads) -> np.ndarray:
     """
     if not any(map(any, padding)):
         return x
-    padded = np.zeros(
-        (x.shape[0], *(n + b + a for n, (b, a) in zip(x.shape[1:-1], padding, strict=True)), x.shape[-1]), x.dtype
-    )
-    padded[:, *(slice(b, b + n) for n, (b, _) in zip(x.shape[1:-1], padding, strict=True))] = x
+    shape, inside = _frame(x.shape, padding)
+    padded = np.zeros(shape, x.dtype)
+    padded[inside] = x
     return padded
+
+
+@functools.lru_cache(4096)
+def _frame(shape: tuple[int, ...], padding: Pads) -> tuple[tuple[int, ...], tuple[slice, ...]]:
+    """The shape of a padded image, and where in it the image lies."""
+    axes = list(zip(shape[1:-1], padding, strict=True))
+    padded = (shape[0], *(n + before + after for n, (before, after) in axes), shape[-1])
+    return padded, (slice(None), *(slice(before, before + n) for n, (before, _) in axes))
 
 
 def windows(
@@ -103,21 +111,30 @@ def windows(
            [2, 4]])
     """
     x = np.ascontiguousarray(x)
-    shape = (x.shape[0], *out, *kernel, x.shape[-1])
     if max(kernel) == 1 and tuple(out) == x.shape[1:-1]:
-        return x.reshape(shape)
-    needed = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, stride, kernel, dilation, strict=True)]
-    if any(n > there for n, there in zip(needed, x.shape[1:-1], strict=True)):
-        raise ValueError(f"{tuple(out)} windows of {tuple(kernel)} do not fit into {x.shape}")
-    batch, *steps, channel = x.strides
-    strides = (
-        batch,
-        *(step * s for step, s in zip(steps, stride, strict=True)),
-        *(step * d for step, d in zip(steps, dilation, strict=True)),
-        channel,
-    )
+        return x.reshape(x.shape[0], *out, *kernel, x.shape[-1])
+    shape, strides = _overlap(x.shape, x.strides, tuple(kernel), tuple(stride), tuple(dilation), tuple(out))
     # what as_strided does, in a tenth of its time; it checks that the view stays inside
     return np.ndarray(shape, x.dtype, x, 0, strides)
+
+
+@functools.lru_cache(4096)
+def _overlap(
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    out: tuple[int, ...],
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and strides of :func:`windows`."""
+    needed = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(out, stride, kernel, dilation, strict=True)]
+    if any(n > there for n, there in zip(needed, shape[1:-1], strict=True)):
+        raise ValueError(f"{out} windows of {kernel} do not fit into {shape}")
+    batch, *steps, channel = strides
+    moves = [step * s for step, s in zip(steps, stride, strict=True)]
+    reaches = [step * d for step, d in zip(steps, dilation, strict=True)]
+    return (shape[0], *out, *kernel, shape[-1]), (batch, *moves, *reaches, channel)
 
 
 def taps(
@@ -144,7 +161,7 @@ def taps(
     [[0, 2], [1, 3]]
     """
     (stride_y, stride_x), (step_y, step_x), (height, width) = stride, dilation, out
-    for ky, kx in np.ndindex(*kernel):
+    for ky, kx in itertools.product(*map(range, kernel)):
         rows = slice(ky * step_y, ky * step_y + (height - 1) * stride_y + 1, stride_y)
         columns = slice(kx * step_x, kx * step_x + (width - 1) * stride_x + 1, stride_x)
         yield (ky, kx), image[:, rows, columns]
