@@ -219,17 +219,15 @@ def requantizer(
     quick, per_channel = margin < 0.02 and abs(zero_point) <= 128, multiplier.size > 1
     factor32 = (first * second).astype(np.float32)
     tiles: dict[tuple[int, ...], np.ndarray] = {}  # the channels' factors over a block of rows, by its shape
-    parameters = multiplier, exponent, first, second
 
-    def twice_rounded(
-        sums: np.ndarray, multiplier: np.ndarray, exponent: np.ndarray, first: np.ndarray, second: np.ndarray
-    ) -> np.ndarray:
+    def twice_rounded(sums: np.ndarray, columns: np.ndarray | None = None) -> np.ndarray:
+        """Sums of whole rows, or of these columns."""
         if limit < 1 << 31 and sums.size and max(int(sums.max()), -int(sums.min())) >= limit:
-            return multiply(sums, multiplier, exponent)
-        whole = np.multiply(sums, first, dtype=np.float64)
+            return multiply(sums, *(p if columns is None else p[columns] for p in (multiplier, exponent)))
+        whole = np.multiply(sums, first if columns is None else first[columns], dtype=np.float64)
         whole += 0.5
         np.floor(whole, out=whole)
-        whole *= second
+        whole *= second if columns is None else second[columns]
         return np.trunc(whole + np.copysign(0.5, whole))  # exact: what is added to has few digits
 
     def run(accumulator: np.ndarray) -> np.ndarray:
@@ -246,10 +244,10 @@ def requantizer(
                 products = np.multiply(part, tiles[tile][: len(part)] if per_channel else factor32, dtype=np.float32)
                 whole, unsure = nearest(products, margin)
                 if unsure.size:
-                    those = [p[unsure % channels] for p in parameters] if per_channel else parameters
-                    whole.reshape(-1)[unsure] = twice_rounded(part.reshape(-1)[unsure], *those)
+                    columns = unsure % channels if per_channel else None
+                    whole.reshape(-1)[unsure] = twice_rounded(part.reshape(-1)[unsure], columns)
             else:
-                whole = twice_rounded(part, *parameters)
+                whole = twice_rounded(part)
             whole += zero_point
             np.clip(whole, low, high, out=whole)
             np.copyto(out[start : start + step], whole, casting="unsafe")

@@ -156,14 +156,14 @@ def quantizer_int8(q: Affine, from_uint8: bool = False) -> Callable[[np.ndarray]
             if not w.max(initial=0) < farthest:  # far out, or NaN
                 return _quantize_fused(x, inverse, shift, bias).reshape(shape)
             w += shift
-            whole, unsure = nearest(w, 1e-4)  # of float32 sums up to 512, as others saturate
-        np.clip(whole, bias - 128, bias + 127, out=whole)
+            whole, unsure = nearest(w, 6e-5)  # three roundings of float32 sums up to 512, as others saturate
+            if unsure.size:
+                whole[unsure] = round_half_away(fmaf(x[unsure], inverse, shift))
+        if whole.min(initial=0) < bias - 128 or whole.max(initial=0) > bias + 127:
+            np.clip(whole, bias - 128, bias + 127, out=whole)
         if bias:
             whole -= bias
-        stored = whole.astype(np.int8)
-        if unsure.size:
-            stored[unsure] = _quantize_fused(x[unsure], inverse, shift, bias)
-        return stored.reshape(shape)
+        return whole.astype(np.int8).reshape(shape)
 
     return run
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-Pads = tuple[tuple[int, int], ...]
+Pads = Sequence[tuple[int, int]]
 NO_PADDING: Pads = ((0, 0), (0, 0))
 
 
@@ -59,7 +59,7 @@ def pad_zero(x: np.ndarray, padding: Pads) -> np.ndarray:
     Parameters
     ----------
     x : ndarray
-    padding : tuple of (int, int)
+    padding : sequence of (int, int)
         Cells before and after, by spatial axis.
 
     Returns
@@ -73,7 +73,7 @@ def pad_zero(x: np.ndarray, padding: Pads) -> np.ndarray:
     """
     if not any(map(any, padding)):
         return x
-    shape, inside = _frame(x.shape, padding)
+    shape, inside = _frame(x.shape, tuple(map(tuple, padding)))
     padded = np.zeros(shape, x.dtype)
     padded[inside] = x
     return padded
