@@ -20,6 +20,7 @@ from mlinspect.execute.ops_mslite import (
     new_size,
     pooled_windows,
     prepared,
+    windows_of,
 )
 from mlinspect.execute.ops_mslite_elementwise import UNARY, aligned_shape, axis_of, fused, reduced_axes
 from mlinspect.execute.registry import Call, op
@@ -89,25 +90,41 @@ def centred_weights(call: Call, weights: np.ndarray) -> np.ndarray:
 
 
 def operands(
-    call: Call, x: np.ndarray, weights: np.ndarray, bias: np.ndarray | None, depth_axes: tuple[int, ...]
+    call: Call,
+    x: np.ndarray,
+    weights: np.ndarray,
+    bias: np.ndarray | None,
+    depth_axes: tuple[int, ...],
+    padded: bool = True,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Without zero points, for a kernel that sums along ``depth_axes`` of the weights.
 
     As float32 numbers where even the largest sum is exact in them, which saves BLAS the conversions; else as integers.
+    The zero point of an input that is not padded goes into the bias, which saves a pass over the input.
     """
     kept = call.memo.get("exact")
-    if kept is None or kept[0] is not weights or kept[1] is not bias:
-        q, filters = source(call), centred_weights(call, weights)
-        largest = np.abs(filters, dtype=np.int64).sum(depth_axes) * max(128 + q.zero_point, 127 - q.zero_point)
-        reach = int(largest.max(initial=0)) + (
-            int(np.abs(bias, dtype=np.int64).max(initial=0)) if bias is not None else 0
-        )
-        whole = reach >= 1 << 24
-        numbers = (filters, bias) if whole else (filters.astype(_F), None if bias is None else bias.astype(_F))
-        kept = call.memo["exact"] = (weights, bias, np.int16 if whole else _F, q.zero_point, numbers)
-    centre = x.astype(kept[2])
-    centre -= kept[3]
-    return centre, *kept[4]
+    if kept is None or kept[0] is not weights or kept[1] is not bias or kept[2] is not padded:
+        kept = call.memo["exact"] = (weights, bias, padded, *_exact(call, weights, bias, depth_axes, padded))
+    dtype, zero_point, filters, bias = kept[3:]
+    centre = x.astype(dtype)
+    if zero_point:
+        centre -= zero_point
+    return centre, filters, bias
+
+
+def _exact(
+    call: Call, weights: np.ndarray, bias: np.ndarray | None, depth_axes: tuple[int, ...], padded: bool
+) -> tuple[type, int, np.ndarray, np.ndarray | None]:
+    """(what the products are made in, what to take off the input, weights, bias)."""
+    zero_point, filters = source(call).zero_point, centred_weights(call, weights)
+    off = zero_point if padded else 0
+    added = np.zeros(1, np.int64) if bias is None else bias.astype(np.int64)
+    if not padded:
+        added = added - zero_point * filters.sum(depth_axes, dtype=np.int64)
+    largest = np.abs(filters, dtype=np.int64).sum(depth_axes).max(initial=0) * max(128 + off, 127 - off)
+    if largest + np.abs(added).max(initial=0) >= 1 << 24:
+        return np.int16, zero_point, filters, bias
+    return _F, off, filters.astype(_F), None if bias is None and padded else added.astype(_F)
 
 
 def finished(call: Call, sums: np.ndarray) -> np.ndarray:
@@ -123,7 +140,8 @@ def finished(call: Call, sums: np.ndarray) -> np.ndarray:
 
 @on_int8("Conv2DFusion")
 def conv2d_fusion(call: Call, x: np.ndarray, weights: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:
-    return finished(call, convolved(call, *operands(call, x, weights, bias, (1, 2, 3))))
+    padded = any(map(any, windows_of(call, x, weights.shape[1:3])[1]))
+    return finished(call, convolved(call, *operands(call, x, weights, bias, (1, 2, 3), padded)))
 
 
 @on_int8("Conv2dTransposeFusion")

@@ -69,7 +69,7 @@ def depthwise_conv2d_fused(
     Notes
     -----
     MindSpore Lite ``Conv2DFusion``, whose x86 kernels fuse, too. einsum adds products to its output without storing
-    them, which halves the passes over memory; one call does a whole column of taps.
+    them, which halves the passes over memory; one call does all taps.
 
     Examples
     --------
@@ -96,21 +96,16 @@ def depthwise_conv2d_fused(
     image = np.ascontiguousarray(x)
     pitch, size = image.strides[1], image.itemsize
     out = np.empty((batch, height, width, channels), np.float32)
-    product = np.empty((max(count for _, count, *_ in bands), run), np.float32)
     for n in range(batch):
         for start, count, first, last in bands:
-            target, part = out[n, start : start + count].reshape(count, run), product[:count]
+            target = out[n, start : start + count].reshape(count, run)
             if first >= last:
                 target[...] = 0
-            row = start * stride[0] - top + first * dilation[0]
-            for column, tap in enumerate(taps if first < last else ()):
-                begin = n * image.strides[0] + row * pitch + column * dilation[1] * channels * size
-                strides = (pitch * dilation[0], pitch * stride[0], size)
-                seen: np.ndarray = np.ndarray((last - first, count, run), np.float32, image, begin, strides)
-                if column == 0:
-                    np.einsum("krn,kn->rn", seen, tap[first:last], out=target)
-                else:
-                    target += np.einsum("krn,kn->rn", seen, tap[first:last], out=part)
+            else:
+                begin = n * image.strides[0] + (start * stride[0] - top + first * dilation[0]) * pitch
+                strides = (dilation[1] * channels * size, pitch * dilation[0], pitch * stride[0], size)
+                seen: np.ndarray = np.ndarray((columns, last - first, count, run), np.float32, image, begin, strides)
+                np.einsum("ckrn,ckn->rn", seen, taps[:, first:last], out=target)
             if bias is not None:
                 target += bias
     return out

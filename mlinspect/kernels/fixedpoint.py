@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from mlinspect.kernels.memory import aligned, scratch
+
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 _BLOCK = 1 << 16  # elements that stay in the cache from pass to pass
 _MANY = 1 << 11  # elements for which passes cost more than calls
@@ -236,50 +238,53 @@ def requantizer(
         step = max(1, _BLOCK // channels)
         tile = (min(step, len(rows)), channels)
         if per_channel and tile not in tiles:
-            tiles[tile] = np.ascontiguousarray(np.broadcast_to(factor32, tile))
+            tiles[tile] = aligned(tile, np.float32)
+            tiles[tile][...] = factor32
         out = np.empty(rows.shape, np.int8)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             if quick and part.size >= _MANY:
-                products = np.multiply(part, tiles[tile][: len(part)] if per_channel else factor32, dtype=np.float32)
-                whole, unsure = nearest(products, margin)
+                products, whole = scratch(part.shape)
+                factors = tiles[tile][: len(part)] if per_channel else factor32
+                unsure = nearest(np.multiply(part, factors, out=products, dtype=np.float32), margin, whole)
                 if unsure.size:
                     columns = unsure % channels if per_channel else None
                     whole.reshape(-1)[unsure] = twice_rounded(part.reshape(-1)[unsure], columns)
             else:
                 whole = twice_rounded(part)
             whole += zero_point
-            np.clip(whole, low, high, out=whole)
+            whole.clip(low, high, out=whole)
             np.copyto(out[start : start + step], whole, casting="unsafe")
         return out.reshape(accumulator.shape)
 
     return run
 
 
-def nearest(x: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
+def nearest(x: np.ndarray, margin: float, whole: np.ndarray) -> np.ndarray:
     """Nearest whole numbers, and the places (in the flattened array) of those within ``margin`` of a half.
-
-    Overwrites ``x``.
 
     Parameters
     ----------
     x : ndarray of float32
+        Is overwritten.
     margin : float
+    whole : ndarray of float32, shape of `x`
+        Gets the whole numbers.
 
     Returns
     -------
-    whole : ndarray of float32, shape of `x`
     places : ndarray of int, shape (n,)
 
     Examples
     --------
-    >>> nearest(np.float32([1.2, 2.499, -0.7]), 0.01)
-    (array([ 1.,  2., -1.], dtype=float32), array([1]))
+    >>> whole = np.empty(3, np.float32)
+    >>> nearest(np.float32([1.2, 2.499, -0.7]), 0.01, whole), whole
+    (array([1]), array([ 1.,  2., -1.], dtype=float32))
     """
-    whole = np.rint(x)
+    np.rint(x, out=whole)
     x -= whole
     np.abs(x, out=x)
-    return whole, (x > 0.5 - margin).reshape(-1).nonzero()[0]
+    return (x > 0.5 - margin).reshape(-1).nonzero()[0]
 
 
 # ---- functions on Q0.31 numbers, for softmax and division ------------------------------------------------------------

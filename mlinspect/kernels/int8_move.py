@@ -15,6 +15,7 @@ from mlinspect.kernels.fixedpoint import (
 )
 from mlinspect.kernels.int8 import VALUES, Affine, clamped, rounded, stored_value
 from mlinspect.kernels.libm import fmaf
+from mlinspect.kernels.memory import scratch
 from mlinspect.kernels.quantize import lookup, round_half_away
 
 _F = np.float32
@@ -152,15 +153,17 @@ def quantizer_int8(q: Affine, from_uint8: bool = False) -> Callable[[np.ndarray]
     def run(x: np.ndarray) -> np.ndarray:
         shape, x = x.shape, x.reshape(-1)  # in one order, whatever the memory's
         with np.errstate(all="ignore"):
-            w = x * inverse
-            if not w.max(initial=0) < farthest:  # far out, or NaN
-                return _quantize_fused(x, inverse, shift, bias).reshape(shape)
+            w, whole = scratch(x.shape)
+            np.multiply(x, inverse, out=w)
             w += shift
-            whole, unsure = nearest(w, 6e-5)  # three roundings of float32 sums up to 512, as others saturate
+            unsure = nearest(w, 6e-5, whole)  # three roundings of float32 sums up to 512, as others saturate
+            most = whole.max(initial=0)
+            if not most < farthest:  # far out, or NaN
+                return _quantize_fused(x, inverse, shift, bias).reshape(shape)
             if unsure.size:
                 whole[unsure] = round_half_away(fmaf(x[unsure], inverse, shift))
-        if whole.min(initial=0) < bias - 128 or whole.max(initial=0) > bias + 127:
-            np.clip(whole, bias - 128, bias + 127, out=whole)
+        if most > bias + 126 or whole.min(initial=0) < bias - 128:  # halves may have gone up since
+            whole.clip(bias - 128, bias + 127, out=whole)
         if bias:
             whole -= bias
         return whole.astype(np.int8).reshape(shape)

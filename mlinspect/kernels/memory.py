@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
+import threading
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -92,6 +93,39 @@ def aligned(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
     raw = np.empty(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + size].view(dtype).reshape(shape)
+
+
+class _Scratch(threading.local):
+    pair = np.empty((2, 0), np.float32)
+
+
+_KEPT = _Scratch()
+
+
+def scratch(shape: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Two arrays of aligned float32 memory, this thread's until it asks again.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Of each.
+
+    Returns
+    -------
+    ndarray, ndarray
+        Uninitialised.
+
+    Examples
+    --------
+    >>> first, second = scratch((5, 2))
+    >>> first.shape, np.shares_memory(first, scratch((3,))[0])
+    ((5, 2), True)
+    """
+    count = math.prod(shape)
+    if _KEPT.pair.shape[1] < count:
+        _KEPT.pair = aligned((2, max(count + -count % 16, 1 << 12)), np.float32)
+    first, second = _KEPT.pair
+    return first[:count].reshape(shape), second[:count].reshape(shape)
 
 
 @contextlib.contextmanager

@@ -23,15 +23,26 @@ from mlinspect import ir
 MODELS = Path(__file__).resolve().parents[3] / "shared" / "models"
 
 
-def milliseconds(*functions, repeats: int = 40) -> list[float]:
-    """Processor time of the fastest of several runs, the functions in turn: what else the machine does only adds."""
-    best = [np.inf] * len(functions)
-    for _ in range(repeats + 1):
-        for i, function in enumerate(functions):
-            start = time.process_time()
-            function()
-            best[i] = min(best[i], time.process_time() - start)
-    return [1e3 * seconds for seconds in best]
+def milliseconds(*functions, seconds: float = 5) -> np.ndarray:
+    """Processor time of each function, one row a round: the fastest of five runs in a row.
+
+    Rounds take turns, so that a slow moment of the machine hits all; runs in a row find the caches their own.
+    """
+    rounds, end = [], time.perf_counter() + seconds
+    while not rounds or time.perf_counter() < end:
+        rounds.append([min(_timed(function) for _ in range(5)) for function in functions])
+    return 1e3 * np.array(rounds)
+
+
+def _timed(function) -> float:
+    start = time.process_time()
+    function()
+    return time.process_time() - start
+
+
+def ratio(times: np.ndarray, one: int, other: int) -> float:
+    """How much longer one function takes than another: the median of all rounds."""
+    return float(np.median(times[:, one] / times[:, other]))
 
 
 # --- the digit classifier as ONNX: its own layers, one to one ---------------------------------------------------------
@@ -118,12 +129,12 @@ def compare(name: str, model: mi.Model, image: np.ndarray, onnx_model) -> None:
     session, reference = session_of(onnx_model.SerializeToString()), ReferenceEvaluator(onnx_model)
     feed = {session.get_inputs()[0].name: np.ascontiguousarray(image.transpose(0, 3, 1, 2))}
     ours, theirs = next(iter(model.run(image).values())), session.run(None, feed)[0]
-    ours_ms, ort_ms = milliseconds(lambda: model.run(image), lambda: session.run(None, feed))
-    (reference_ms,) = milliseconds(lambda: reference.run(None, feed), repeats=5)
+    times = milliseconds(lambda: model.run(image), lambda: session.run(None, feed), lambda: reference.run(None, feed))
+    ours_ms, ort_ms, reference_ms = times.min(axis=0)
     print(
         f"{name:16s} largest difference {np.abs(ours - theirs).max():.1e}: ours {ours_ms:.2f} ms, "
-        f"onnxruntime {ort_ms:.2f} "
-        f"({ours_ms / ort_ms:.1f} x), ReferenceEvaluator {reference_ms:.1f} ({reference_ms / ours_ms:.0f} x slower)"
+        f"onnxruntime {ort_ms:.2f} ({ratio(times, 0, 1):.1f} x), "
+        f"ReferenceEvaluator {reference_ms:.1f} ({ratio(times, 2, 0):.1f} x slower)"
     )
 
 
@@ -139,7 +150,7 @@ def node_overhead(nodes: int = 2000) -> float:
         for _ in range(nodes):
             y = np.negative(y)
 
-    whole, alone = milliseconds(lambda: chain.run(x), kernels)
+    whole, alone = milliseconds(lambda: chain.run(x), kernels).min(axis=0)
     return 1e3 * (whole - alone) / nodes
 
 
@@ -158,8 +169,9 @@ def main() -> None:
     real = mi.open(MODELS / "ppocr_cls_fp32.ms")
     compare("ppocr_cls_fp32", real, image, classifier_as_onnx(source))
     stored = mi.open(MODELS / "ppocr_cls_int8.ms")
-    real_ms, stored_ms = milliseconds(lambda: real.run(image), lambda: stored.run(image), repeats=150)
-    print(f"ppocr_cls_int8   {stored_ms:.2f} ms, float {real_ms:.2f}: {stored_ms / real_ms:.2f} x")
+    times = milliseconds(lambda: real.run(image), lambda: stored.run(image), seconds=10)
+    real_ms, stored_ms = times.min(axis=0)
+    print(f"ppocr_cls_int8   {stored_ms:.2f} ms, float {real_ms:.2f}: {ratio(times, 1, 0):.2f} x")
 
 
 if __name__ == "__main__":
