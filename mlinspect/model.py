@@ -292,7 +292,7 @@ class Model(Changes):
         """
         if until is not None:
             outputs = [*(outputs or ()), *find_layer(self.network, until).outputs]
-        wanted, program, feeds = self._start(inputs, outputs, mode, quantize, step_limit)
+        wanted, program, feeds = self._start(inputs, outputs, mode, quantize, step_limit, only_wanted=True)
         values = execute(program, feeds)
         found = {name: values[tensor] for name, tensor in wanted.items()}
         if dequantize:
@@ -346,12 +346,18 @@ class Model(Changes):
         return Session(self._programs.network, program, feeds, mode, keep_bytes)
 
     def _start(
-        self, inputs: Inputs, outputs: Sequence[str | int] | None, mode: str, quantize: bool, step_limit: int
+        self,
+        inputs: Inputs,
+        outputs: Sequence[str | int] | None,
+        mode: str,
+        quantize: bool,
+        step_limit: int,
+        only_wanted: bool = False,
     ) -> tuple[dict[str, int], Program, dict[int, np.ndarray]]:
         """Result names by tensor, the program that computes them, and the checked inputs."""
         network = self._programs.network
         wanted = wanted_tensors(network, outputs)
-        program = self._programs.get(mode, wanted.values(), step_limit)
+        program = self._programs.get(mode, wanted.values(), step_limit, only_wanted)
         feeds = bind_inputs(network, inputs, mode, quantize)
         require_inputs(network, feeds, set(program.needed))
         return wanted, program, feeds

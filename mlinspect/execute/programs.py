@@ -13,6 +13,7 @@ from mlinspect import ir
 from mlinspect.errors import InputError, near
 from mlinspect.execute import registry
 from mlinspect.execute.engine import STEP_LIMIT, Compute, Program, plan
+from mlinspect.execute.lookups import with_tables
 
 MODES = ("vendor", "float")
 
@@ -30,10 +31,10 @@ class Programs:
         self.network = _binding(network).as_loaded(network)
         self._registry = registry.changes()
         self._binders: dict[str, tuple[Callable[[ir.Layer], Compute | None], Callable[[ir.Tensor], np.ndarray]]] = {}
-        self._programs: dict[tuple[str, tuple[int, ...]], Program] = {}
+        self._programs: dict[tuple[str, tuple[int, ...], bool], Program] = {}
 
-    def get(self, mode: str, wanted: Iterable[int], step_limit: int = STEP_LIMIT) -> Program:
-        """The program that leads to the wanted tensors.
+    def get(self, mode: str, wanted: Iterable[int], step_limit: int = STEP_LIMIT, only_wanted: bool = False) -> Program:
+        """The program that leads to the wanted tensors; ``only_wanted`` if nobody will look at the others.
 
         Raises
         ------
@@ -46,13 +47,18 @@ class Programs:
             self._registry = registry.changes()
             self._binders.clear()
             self._programs.clear()
-        key = (mode, tuple(wanted))
+        key = (mode, tuple(wanted), only_wanted and mode == "vendor")
         if key not in self._programs:
             if mode not in self._binders:
                 self._binders[mode] = self._binder(mode)
-            self._programs[key] = plan(self.network, key[1], *self._binders[mode])
+            program = plan(self.network, key[1], *self._binders[mode])
+            self._programs[key] = with_tables(program, self.network, self._is_own) if key[2] else program
         program = self._programs[key]
         return program if step_limit == program.step_limit else replace(program, step_limit=step_limit)
+
+    def _is_own(self, layer: ir.Layer) -> bool:
+        """Whether the layer's arithmetic is not a user's."""
+        return bool(_binding(self.network).reference_of(self.network, layer) != "user")
 
     def _binder(self, mode: str) -> tuple[Callable[[ir.Layer], Compute | None], Callable[[ir.Tensor], np.ndarray]]:
         """What binds a layer to its function, and what loads a constant."""
