@@ -7,7 +7,7 @@ the attributes repeat them, or hold 0.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -230,12 +230,17 @@ def pooling(call: Call, x: np.ndarray) -> np.ndarray:
     kind = "max" if call.layer.op == "MaxPoolFusion" else "average"
     if kind == "average" and size == [1, 1] and window == x.shape[1:3] and not any(map(any, padding)):
         cells = x.reshape(len(x), -1, x.shape[-1])  # one window: BLAS adds faster
-        share = np.full((1, cells.shape[1]), np.float32(1) / np.float32(cells.shape[1]), np.float32)
-        return fused(call, (share @ cells)[:, :, None])
+        return fused(call, (_share(cells.shape[1]) @ cells)[:, :, None])
     reach = [(n - 1) * s + w for n, s, w in zip(size, stride, window, strict=True)]
     if kind == "max" and not any(map(any, padding)) and reach[0] <= x.shape[1] and reach[1] <= x.shape[2]:
         return fused(call, pool.max_pool_inside(x, window, stride, size))
     return fused(call, pool.pool(x, kind, window, stride, padding, output_size=size, exclude_padding=True))
+
+
+@cache
+def _share(count: int) -> np.ndarray:
+    """A row that makes a matrix product a mean."""
+    return np.full((1, count), np.float32(1) / np.float32(count), np.float32)
 
 
 @mslite("ROIPooling")

@@ -54,7 +54,9 @@ def shape_fits(shape: Sequence[int], declared: Sequence[int]) -> bool:
     >>> shape_fits((2, 3), (-1, 3)), shape_fits((2, 3), (6,))
     (True, False)
     """
-    return len(shape) == len(declared) and all(want in (-1, n) for n, want in zip(shape, declared, strict=True))
+    if len(shape) != len(declared):
+        return False
+    return shape == declared or all(want in (-1, n) for n, want in zip(shape, declared, strict=True))
 
 
 def dequantize_array(array: np.ndarray, tensor: ir.Tensor) -> np.ndarray:

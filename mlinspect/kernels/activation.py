@@ -79,11 +79,14 @@ def activate(
         out = np.empty(x.shape, _F)
     elif not out.flags.c_contiguous:
         raise ValueError("out must be contiguous")
-    source, target = x.reshape(-1), out.reshape(-1)
+    source, target, first, second = x.reshape(-1), out.reshape(-1), _F(a), _F(b)
     with np.errstate(all="ignore"):
-        for start in range(0, x.size, _BLOCK):
-            part = slice(start, start + _BLOCK)
-            function(source[part], target[part], _F(a), _F(b), elementary)
+        if x.size <= _BLOCK:
+            function(source, target, first, second, elementary)
+        else:
+            for start in range(0, x.size, _BLOCK):
+                part = slice(start, start + _BLOCK)
+                function(source[part], target[part], first, second, elementary)
     return out
 
 

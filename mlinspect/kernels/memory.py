@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import threading
@@ -10,6 +11,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import DTypeLike
+
+_FEW = 1 << 13  # numbers that are copied sooner than a way to copy them is found
 
 
 def blocks(shape: Sequence[int], limit: int) -> Iterator[tuple[int | slice, ...]]:
@@ -45,7 +48,7 @@ def copy_runs(target: np.ndarray, source: np.ndarray) -> None:
     """``target[...] = source`` for many short contiguous runs along the last axes.
 
     Moving a run as one opaque item is about twice as fast as numpy's loop over its few numbers. Falls back to the plain
-    copy where the runs are not contiguous or the types differ.
+    copy where the numbers are few, the runs are not contiguous or the types differ.
 
     Parameters
     ----------
@@ -59,6 +62,9 @@ def copy_runs(target: np.ndarray, source: np.ndarray) -> None:
     array([[0., 1., 2.],
            [1., 2., 3.]])
     """
+    if target.size < _FEW:
+        np.copyto(target, source)
+        return
     axes, run = target.ndim, target.itemsize
     while axes and target.strides[axes - 1] == source.strides[axes - 1] == run:
         axes -= 1
@@ -66,8 +72,14 @@ def copy_runs(target: np.ndarray, source: np.ndarray) -> None:
     if axes == target.ndim or target.dtype != source.dtype or run > 256:
         np.copyto(target, source)
         return
-    item, shape = np.dtype((np.void, run)), (*target.shape[:axes], run // target.itemsize)
+    item, shape = _item(run), (*target.shape[:axes], run // target.itemsize)
     np.copyto(target.reshape(shape).view(item), source.reshape(shape).view(item))
+
+
+@functools.cache
+def _item(size: int) -> np.dtype:
+    """So many bytes as one opaque item."""
+    return np.dtype((np.void, size))
 
 
 def aligned(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:

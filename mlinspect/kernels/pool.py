@@ -14,6 +14,7 @@ from mlinspect.kernels.reduce import reduce
 from mlinspect.kernels.windows import Pads, taps
 
 _MINUS_ZERO = np.iinfo(np.int32).min  # its bits
+_LOWEST = np.finfo(np.float32).min
 
 
 def pool_output_size(size: int, window: int, stride: int, padding: tuple[int, int], ceil: bool = False) -> int:
@@ -200,13 +201,13 @@ def pool(
     def fold(values: np.ndarray, mode: str) -> np.ndarray:
         begins = [begin for begin, _ in padding]
         if mode == "max" and (values.view(np.int32) == _MINUS_ZERO).any():
-            return fold_taps(values, axes, window, steps, begins, size, _first_largest, np.finfo(np.float32).min)
+            return fold_taps(values, axes, window, steps, begins, size, _first_largest, _LOWEST)
         if np.prod(size) < np.prod(window):
             return _by_window(values, spans, size, mode)
         if mode == "sum":
             return fold_taps(values, axes, window, steps, begins, size, np.add, 0)
         for axis, w, s, b, n in zip(axes, window, steps, begins, size, strict=True):  # maxima may go axis by axis
-            values = fold_taps(values, [axis], [w], [s], [b], [n], np.fmax, np.finfo(np.float32).min)
+            values = fold_taps(values, [axis], [w], [s], [b], [n], np.fmax, _LOWEST)
         return values
 
     if algorithm == "max":
@@ -248,8 +249,9 @@ def max_pool_inside(x: np.ndarray, window: Sequence[int], stride: Sequence[int],
     >>> max_pool_inside(x, (1, 2), (1, 2), (1, 2)).ravel().tolist()
     [3.0, 4.0]
     """
-    y = np.full((len(x), *size, x.shape[3]), np.finfo(np.float32).min, np.float32)
-    for _, cells in taps(x, window, stride, (1, 1), size):
+    first, *others = (cells for _, cells in taps(x, window, stride, (1, 1), size))
+    y: np.ndarray = np.fmax(first, _LOWEST)
+    for cells in others:
         np.fmax(y, cells, out=y)
     return y
 
