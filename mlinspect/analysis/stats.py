@@ -254,10 +254,12 @@ def _by_rows(
     stored, real, known = Total(channels), Total(channels), parameters_fit(tensor, channels)
     if plain:
         return (stored.record(), *of_floats(view, each, advance), [])
+    whole = view.dtype.kind in "iu" and not tensor.quantized and tensor.dtype != "bfloat16"  # float32 would round them
     for part, block in blocks(view):
         rows = block[0] if len(block) == 1 else block.swapaxes(0, 1).reshape(block.shape[1], -1)
         if known:
-            real.add(part, of_rows(real_rows(rows, tensor, part, model_format).astype(np.float64)))
+            values = rows if whole else real_rows(rows, tensor, part, model_format)
+            real.add(part, of_rows(values.astype(np.float64)))
         if view.dtype.kind in "iu":
             stored.add(part, of_rows(rows.astype(np.float64)))
         advance(block.nbytes)

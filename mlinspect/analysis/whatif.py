@@ -235,6 +235,8 @@ def _ways(bits: Any, per_channel: Any, clip: Any) -> list[Way]:
         ("clip", clips, CLIPS, ", ".join(map(repr, CLIPS))),
     ):
         wrong = [value for value in values if value not in known]
+        if not values:
+            raise InputError(f"{name} is empty: use one or some of {listed}")
         if wrong:
             raise InputError(f"{name}={wrong[0]!r} is unknown: use one or some of {listed}{near(wrong[0], CLIPS)}")
     return list(product(widths, channels, clips))

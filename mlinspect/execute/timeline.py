@@ -44,6 +44,8 @@ class Timeline:
     """States by position. Those that the user changed stay; of the others as many as memory allows, evenly spread."""
 
     def __init__(self, first: State, limit: int, end: int) -> None:
+        if isinstance(limit, bool) or not isinstance(limit, int | float | np.number) or not limit >= 0:
+            raise InputError(f"keep_bytes is how much memory earlier layers may take, in bytes, not {limit!r}")
         self.limit = limit
         self.states = {0: first}
         self.changed = {0}

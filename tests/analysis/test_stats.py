@@ -137,6 +137,12 @@ def test_floats_against_brute_force(dtype, shift):
         assert row.levels == len(np.unique(data.view(np.uint16)))
 
 
+@pytest.mark.parametrize("by", ["tensor", "channel"])
+def test_whole_numbers_are_not_rounded_to_float32(by):
+    row = stats(network(constant(np.int32([[(1 << 24) + 1, -(1 << 30) - 1]]))), by).iloc[0]
+    assert (row["min"], row["max"], row["absmax"]) == (-(1 << 30) - 1, (1 << 24) + 1, (1 << 30) + 1)
+
+
 def test_blocks_give_the_same_counts(monkeypatch):
     data = RNG.integers(-128, 128, (9, 11, 13)).astype(np.int8)
     tensor = constant(data, quantization(11, 1))

@@ -118,6 +118,7 @@ def test_only_float_weights_are_tried():
     ("ways", "message"),
     [
         ({"bits": (1,)}, "2 to 16"),
+        ({"bits": []}, "bits is empty: use one or some of 2 to 16"),
         ({"bits": "8"}, "bits='8' is unknown: use one or some of 2 to 16"),
         ({"bits": 4.5}, "2 to 16"),
         ({"clip": ("max",)}, "'max' is unknown"),

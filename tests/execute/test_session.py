@@ -484,3 +484,9 @@ def test_back_takes_a_count(count) -> None:
     with pytest.raises(mi.InputError, match="lies outside 0 to 11"):
         session.go_to(count)
     assert session.position == 3
+
+
+@pytest.mark.parametrize("wrong", [-1, "1 MB", None, float("nan"), True])
+def test_memory_to_keep_is_a_number_of_bytes(wrong) -> None:
+    with pytest.raises(mi.InputError, match="keep_bytes is how much memory earlier layers may take, in bytes, not"):
+        opened("digits_cnn.ms").session(IMAGE, keep_bytes=wrong)
