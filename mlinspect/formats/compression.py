@@ -124,14 +124,23 @@ def _narrowed(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
 # ---- fields of equal width in a stream of bits -----------------------------------------------------------------------
 
 
-def _fields(bits: np.ndarray, width: int, bitorder: Any) -> np.ndarray:
-    """Unsigned numbers of ``width`` bits each, 1 <= width <= 32, from single bits in the given order."""
-    box = 8 if width <= 8 else 16 if width <= 16 else 32
-    boxes = np.zeros((len(bits) // width, box), np.uint8)
-    used = slice(None, width) if bitorder == "little" else slice(box - width, None)
-    boxes[:, used] = bits.reshape(-1, width)
-    endian = "<" if bitorder == "little" else ">"
-    return np.packbits(boxes, axis=1, bitorder=bitorder).view(f"{endian}u{box // 8}").ravel()
+def _fields(raw: np.ndarray, at: int, count: int, width: int, bitorder: str) -> np.ndarray:
+    """Unsigned numbers of ``width`` bits each, 1 <= width <= 32, from bit ``at`` on.
+
+    Every eighth begins at the same bit of a byte, so eight passes over strided bytes find them all.
+    """
+    wide = np.dtype(np.uint16 if width <= 8 else np.uint64)
+    found: np.ndarray = np.empty(count, np.uint8 if width <= 8 else np.uint16 if width <= 16 else np.uint32)
+    for phase in range(min(8, count)):
+        byte, shift = divmod(at + phase * width, 8)
+        span = -(-(shift + width) // 8)  # bytes that hold a part of the number
+        word: np.ndarray = np.zeros(len(found[phase::8]), wide)
+        for k in range(span):
+            place = k if bitorder == "little" else span - 1 - k
+            word |= np.left_shift(raw[byte + k :: width][: len(word)], 8 * place, dtype=wide)
+        word >>= shift if bitorder == "little" else 8 * span - shift - width
+        found[phase::8] = word & (1 << width) - 1
+    return found
 
 
 def _bitpacking(raw: np.ndarray, *, count: int, dtype: np.dtype, bits: int, **_: Any) -> np.ndarray:
@@ -141,23 +150,29 @@ def _bitpacking(raw: np.ndarray, *, count: int, dtype: np.dtype, bits: int, **_:
     wanted = -(-count * bits // word) * dtype.itemsize
     if len(raw) != wanted:  # the runtime refuses more, and leaves rubbish in the rest when there is less
         raise ModelFormatError(f"{count} packed {bits}-bit weights take {wanted} bytes, not {len(raw)}")
-    single = np.unpackbits(raw, count=count * bits, bitorder="little")
-    return (_fields(single, bits, "little").astype(np.int32) - (1 << bits - 1)).astype(dtype)
+    numbers = _fields(raw, 0, count, bits, "little").view(dtype)
+    numbers -= 1 << bits - 1
+    return numbers
 
 
 class _BigEndianBits:
     """Reads fields one after the other, most significant bit first."""
 
     def __init__(self, raw: np.ndarray) -> None:
-        self.bits = np.unpackbits(raw)
+        self.raw = raw
         self.at = 0
 
+    @property
+    def left(self) -> int:
+        """Bits that were not read yet."""
+        return 8 * len(self.raw) - self.at
+
     def take(self, count: int, width: int, what: str) -> np.ndarray:
-        _need(len(self.bits) - self.at, count * width, what)
+        _need(self.left, count * width, what)
         if width == 0:
             return np.broadcast_to(np.uint8(0), (count,))
-        self.at += count * width
-        return _fields(self.bits[self.at - count * width : self.at], width, "big")
+        start, self.at = self.at, self.at + count * width
+        return _fields(self.raw, start, count, width, "big")
 
     def palette(self, bits: int) -> tuple[np.ndarray, int]:
         """The distinct values (a count of 0 stands for all), and the width of an index into them."""
@@ -193,7 +208,7 @@ def _sparse(
         raise ModelFormatError(
             f"sparse weights: {number} of {count} kept, {gap_width}-bit gaps, {len(zeros)} zero points"
         )
-    _need(len(stream.bits) - stream.at, number * (width + gap_width), "sparse weights")
+    _need(stream.left, number * (width + gap_width), "sparse weights")
     kept = _looked_up(values, stream.take(number, width, "weight indices"), dtype)
     gaps = stream.take(number, gap_width, "gaps").astype(np.int64)
     at = np.cumsum(gaps + 1) - 1

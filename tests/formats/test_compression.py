@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlinspect.errors import ModelFormatError
 from mlinspect.flatbuffer import Decoder, load_schema
-from mlinspect.formats.compression import kind_of, unpack
+from mlinspect.formats.compression import _fields, kind_of, unpack
 
 ROOT = Path(__file__).parents[2]
 BITS = [b for b in range(1, 16) if b != 8]
@@ -352,3 +352,13 @@ def test_wrong_types():
         unpack(packed, "bitpacking", count=8, dtype="int8", bits=8)
     with pytest.raises(ModelFormatError, match="cannot be int16"):
         unpack(packed, "indexing", count=8, dtype="int16", bits=17)
+
+
+@settings(derandomize=True, deadline=None, max_examples=200)
+@given(st.integers(1, 32), st.integers(0, 40), st.integers(0, 50), st.sampled_from(["little", "big"]), st.data())
+def test_fields_are_the_bits_that_they_span(width, count, at, bitorder, data) -> None:
+    size = -(-(at + width * count) // 8)
+    raw = np.frombuffer(data.draw(st.binary(min_size=size, max_size=size + 2)), np.uint8)
+    bits = np.unpackbits(raw, bitorder=bitorder)[at : at + width * count].reshape(count, width).astype(np.int64)
+    powers = 1 << (np.arange(width) if bitorder == "little" else np.arange(width)[::-1])
+    assert _fields(raw, at, count, width, bitorder).tolist() == (bits @ powers).tolist()
