@@ -220,14 +220,13 @@ def _histogram(view: np.ndarray, bins: int, advance: Advance) -> np.ndarray:
     """How often each of ``bins`` numbers occurs in each channel, of unsigned numbers (outer, channels, inner)."""
     if bins == 256 and view.shape[2] >= _LONG:
         return _long_histogram(view, advance)
-    counts = np.zeros(view.shape[1] * bins, np.int64)
+    counts = np.zeros((view.shape[1], bins), np.int64)
     for channels, block in blocks(view):
-        first = np.arange(view.shape[1])[channels, None] * bins
         places = block.astype(np.intp)
-        places += first
-        counts += np.bincount(places.ravel(), minlength=counts.size)
+        places += np.arange(0, block.shape[1] * bins, bins)[:, None]
+        counts[channels] += np.bincount(places.ravel(), minlength=block.shape[1] * bins).reshape(-1, bins)
         advance(block.nbytes)
-    return counts.reshape(view.shape[1], bins)
+    return counts
 
 
 def _long_histogram(view: np.ndarray, advance: Advance) -> np.ndarray:
