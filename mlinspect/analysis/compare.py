@@ -43,14 +43,13 @@ class Operand:
     runs: Programs | None = None
 
     @cached_property
-    def scheme(self) -> set[tuple[str, int]]:
-        """How the network's weights, or without any its activations, are rounded: types and widths."""
+    def scheme(self) -> set[tuple[bool, str, int]]:
+        """How the network's constants and activations are rounded: whether a constant, type and width."""
         if self.mode == "float":
             return set()
         found = [t for t in self.network.tensors.values() if t.quantized and t.dtype != "int32"]
         found += [t for t in self.network.tensors.values() if t.dtype in ("float16", "bfloat16")]
-        weights = [t for t in found if t.data is not None]
-        return {(t.dtype, t.quantization.bits if t.quantization else 16) for t in weights or found}
+        return {(t.data is not None, t.dtype, t.quantization.bits if t.quantization else 16) for t in found}
 
     def run(self, sample: Sample, wanted: Sequence[int]) -> tuple[Mapping[int, Any], dict[int, str]]:
         """Tensor -> array for what was computed; for the outputs of a layer that failed, why."""
@@ -204,8 +203,9 @@ class Pair:
         self.sums = Agreement()
         self.layout: Layout | None = None
         self.shapes: tuple[Any, Any] = (self.tensor_a.shape, self.tensor_b.shape)
-        quantized = self.tensor_a.quantized and a.mode != "float"
-        self.threshold = UNLIKE if a.scheme != b.scheme else ALIKE if quantized else FLOATS
+        stored = self.tensor_a.quantized and a.mode != "float", self.tensor_b.quantized and b.mode != "float"
+        unlike = a.scheme != b.scheme or stored[0] != stored[1]
+        self.threshold = UNLIKE if unlike else ALIKE if any(stored) else FLOATS
         self.missing = self.failed = ""
         self.notes = [note for note in (a.notes.get(point.a), b.notes.get(point.b)) if note]
         folded = [side.network.layers[i].name for side, ids in zip((a, b), point.folded, strict=True) for i in ids]

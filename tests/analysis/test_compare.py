@@ -285,6 +285,10 @@ def test_thresholds() -> None:
     assert set(compare(a, b, IMAGES).threshold_db) == {20}
     assert set(compare(a, a, IMAGES).threshold_db) == {60}
     assert set(compare(*[sample("digits_cnn_u8.armnn")] * 2, IMAGES).threshold_db) == {40}
+    # weights alike, activations in float32 here and in int8 there: whichever comes first
+    packed, stored = sample("digits_cnn_wq8.ms"), sample("digits_cnn_int8.ms")
+    for one, other in ((packed, stored), (stored, packed)):
+        assert set(compare(one, other, IMAGES).threshold_db) == {20}
 
 
 def test_what_cannot_be_compared_is_said() -> None:
