@@ -88,7 +88,7 @@ def _in_float32(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndar
             advance(block.nbytes)
         owner = np.concatenate([whom.repeat(pieces) for whom, pieces in whose])
         s1, s2, s3, s4 = (np.bincount(owner, np.concatenate(s, axis=None), channels) for s in zip(*sums, strict=True))
-        low, high = extremes.result()
+        low, high = (ends.astype(np.float64) for ends in extremes.result())
         # too far from 0, digits are lost; fourth powers may be too large, too small, or none (NaN)
         held = (2 * s1**2 < n * s2) & (1e-33 * n < s4) & np.isfinite(s4) | (zeros == n)
         if not held.all():

@@ -238,8 +238,9 @@ def requantizer(
         step = max(1, _BLOCK // channels)
         tile = (min(step, len(rows)), channels)
         if per_channel and tile not in tiles:
-            tiles[tile] = aligned(tile, np.float32)
-            tiles[tile][...] = factor32
+            full = aligned(tile, np.float32)
+            full[...] = factor32
+            tiles[tile] = full  # only now, as another thread may look
         out = np.empty(rows.shape, np.int8)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]

@@ -216,7 +216,7 @@ def lookup(q: np.ndarray, table: np.ndarray) -> np.ndarray:
     array([[3, 5]], dtype=int8)
     """
     if table.itemsize > 1:
-        return np.take(table, q.view(np.uint8))
+        return np.asarray(np.take(table, q.view(np.uint8)))  # of no axes take makes a number
     mapped = bytearray(q.tobytes()).translate(table.tobytes())  # twice as fast as take
     return np.frombuffer(mapped, table.dtype).reshape(q.shape)
 

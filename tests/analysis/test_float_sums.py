@@ -81,6 +81,14 @@ def test_what_float32_cannot_hold_is_summed_in_float64(spoil, each):
     check(view, each, rel=1e-9)
 
 
+def test_the_reach_of_channels_has_the_digits_and_the_range_of_float64():
+    view = RNG.normal(size=(1, 4, 3000)).astype(np.float32)
+    view[0, 0] *= np.float32(1e8)
+    view[0, 1] *= np.float32(1e-32)
+    _, reach = of_floats(view, False, lambda nbytes: None)
+    assert 1e39 < reach.max() / reach.min() < np.inf
+
+
 @pytest.mark.parametrize("each", [False, True])
 def test_float64_numbers(each):
     check(RNG.normal(size=(3, 4, 300)) + 1000, each, rel=1e-9)

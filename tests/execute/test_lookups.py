@@ -62,6 +62,15 @@ def test_results_in_float32_and_of_other_memory_orders():
         np.testing.assert_array_equal(model.run(x)["y"], model.trace(x)["t3"])
 
 
+def test_arrays_of_no_axes_stay_arrays():
+    network = island()
+    scalars = mi.Model(replace(network, tensors={i: replace(t, shape=()) for i, t in network.tensors.items()}))
+    for name in ("t2", "t3"):
+        (got,) = scalars.run(np.array(5, np.int8), outputs=[name]).values()
+        assert isinstance(got, np.ndarray)
+        assert got.shape == ()
+
+
 def test_what_is_wanted_inside_is_computed():
     model = mi.Model(island())
     assert steps(model, ["y", "t1"]) == 3

@@ -131,3 +131,22 @@ def test_reciprocal():
     assert (mantissa <= (1 << 31) - 1).all()
     assert np.abs(mantissa * 2.0 ** (zeros - 62.0) * x - 1).max() < 5e-9
     assert zeros.tolist() == [32 - int(v).bit_length() for v in x]
+
+
+def test_threads_that_share_a_requantizer_never_see_unfinished_factors(monkeypatch):
+    class Watched(np.ndarray):
+        """Another thread runs just before this one fills its factors."""
+
+        def __setitem__(self, key, value):
+            if not seen:
+                seen.append(None)
+                seen[0] = run(sums)
+            super().__setitem__(key, value)
+
+    rng, seen = np.random.default_rng(2), []
+    factor, sums = rng.uniform(1e-3, 4e-3, 256), rng.integers(-20000, 20000, (64, 256)).astype(np.float32)
+    want = fp.requantizer(factor, 0)(sums)
+    monkeypatch.setattr(fp, "aligned", lambda shape, dtype: np.full(shape, 7, dtype).view(Watched))
+    run = fp.requantizer(factor, 0)
+    np.testing.assert_array_equal(run(sums), want)
+    np.testing.assert_array_equal(seen[0], want)
