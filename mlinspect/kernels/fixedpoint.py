@@ -216,11 +216,13 @@ def requantizer(
     # sums from here on go through int64
     limit = 1 << min(31 if exponent.min() >= -12 else 22, max(0, 31 - int(exponent.max())))
     first, second = multiplier * 2.0 ** (np.maximum(exponent, 0) - 31), 2.0 ** np.minimum(exponent, 0)
-    # the first rounding moves a product by half a unit of the second; what float32 adds is less than the rest
-    margin = 0.5 * float(second.max()) + 2e-4
-    quick, per_channel = margin < 0.02 and abs(zero_point) <= 128, multiplier.size > 1
-    factor32 = (first * second).astype(np.float32)
-    tiles: dict[tuple[int, ...], np.ndarray] = {}  # the channels' factors over a block of rows, by its shape
+    # the first rounding moves a product by half a unit of the second; what float32 adds up to 257, beyond which all
+    # saturates, is less than the rest
+    margin = 0.5 * second + 5e-5
+    quick, per_channel = margin.mean() < 0.02 and abs(zero_point) <= 128, multiplier.size > 1
+    # factors, and how far from a whole number a product is sure
+    pair = np.array([first * second, 0.5 - margin], np.float32)
+    tiles: dict[tuple[int, ...], np.ndarray] = {}  # the channels' pairs over a block of rows, by its shape
 
     def twice_rounded(sums: np.ndarray, columns: np.ndarray | None = None) -> np.ndarray:
         """Sums of whole rows, or of these columns."""
@@ -238,16 +240,16 @@ def requantizer(
         step = max(1, _BLOCK // channels)
         tile = (min(step, len(rows)), channels)
         if per_channel and tile not in tiles:
-            full = aligned(tile, np.float32)
-            full[...] = factor32
+            full = aligned((2, *tile), np.float32)
+            full[...] = pair[:, None]
             tiles[tile] = full  # only now, as another thread may look
         out = np.empty(rows.shape, np.int8)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             if quick and part.size >= _MANY:
                 products, whole = scratch(part.shape)
-                factors = tiles[tile][: len(part)] if per_channel else factor32
-                unsure = nearest(np.multiply(part, factors, out=products, dtype=np.float32), margin, whole)
+                factors, sure = tiles[tile][:, : len(part)] if per_channel else pair
+                unsure = nearest(np.multiply(part, factors, out=products, dtype=np.float32), sure, whole)
                 if unsure.size:
                     columns = unsure % channels if per_channel else None
                     whole.reshape(-1)[unsure] = twice_rounded(part.reshape(-1)[unsure], columns)
@@ -261,14 +263,15 @@ def requantizer(
     return run
 
 
-def nearest(x: np.ndarray, margin: float, whole: np.ndarray) -> np.ndarray:
-    """Nearest whole numbers, and the places (in the flattened array) of those within ``margin`` of a half.
+def nearest(x: np.ndarray, sure: float | np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Nearest whole numbers, and the places (in the flattened array) of those farther away than is sure.
 
     Parameters
     ----------
     x : ndarray of float32
         Is overwritten.
-    margin : float
+    sure : float or ndarray of float32, shape of `x`
+        Below 0.5.
     whole : ndarray of float32, shape of `x`
         Gets the whole numbers.
 
@@ -279,13 +282,13 @@ def nearest(x: np.ndarray, margin: float, whole: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> whole = np.empty(3, np.float32)
-    >>> nearest(np.float32([1.2, 2.499, -0.7]), 0.01, whole), whole
+    >>> nearest(np.float32([1.2, 2.499, -0.7]), 0.49, whole), whole
     (array([1]), array([ 1.,  2., -1.], dtype=float32))
     """
     np.rint(x, out=whole)
     x -= whole
     np.abs(x, out=x)
-    return (x > 0.5 - margin).reshape(-1).nonzero()[0]
+    return (x > sure).reshape(-1).nonzero()[0]
 
 
 # ---- functions on Q0.31 numbers, for softmax and division ------------------------------------------------------------

@@ -156,7 +156,7 @@ def quantizer_int8(q: Affine, from_uint8: bool = False) -> Callable[[np.ndarray]
             w, whole = scratch(x.shape)
             np.multiply(x, inverse, out=w)
             w += shift
-            unsure = nearest(w, 6e-5, whole)  # three roundings of float32 sums up to 512, as others saturate
+            unsure = nearest(w, 0.5 - 6e-5, whole)  # three roundings of float32 sums up to 512, as others saturate
             most = whole.max(initial=0)
             if not most < farthest:  # far out, or NaN
                 return _quantize_fused(x, inverse, shift, bias).reshape(shape)
