@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mlinspect.analysis import moments
-from mlinspect.analysis.moments import COUNT, HIGH, LOW, M2, M3, M4, MEAN, ZEROS, Total, blocks, of_rows
+from mlinspect.analysis.moments import COUNT, HIGH, LOW, M2, M3, M4, MEAN, ZEROS, Total, blocks, extent, of_rows
 
 _SINGLE = 1 << 22  # tensors of more elements than this are summed in float32, piece by piece
 _PIECE = 1 << 13  # elements whose sums are made in float32; so short that BLAS starts no threads
@@ -58,11 +58,13 @@ def _in_float64(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndar
     for part, block in blocks(view):
         rows = block.swapaxes(0, 1).reshape(block.shape[1], -1) if each else block.reshape(1, -1)
         total.add(part if each else slice(0, 1), of_rows(rows.astype(np.float64)))
-        low, high = _extremes(block)
-        finite = np.isfinite(low).all() and np.isfinite(high).all()
-        reach[part] = np.fmax(reach[part], np.maximum(-low, high) if finite else _finite_reach(block))
+        if not each:
+            low, high = _extremes(block)
+            finite = np.isfinite(low).all() and np.isfinite(high).all()
+            reach[part] = np.fmax(reach[part], np.maximum(-low, high) if finite else _finite_reach(block))
         advance(block.nbytes)
-    return total.record(), reach
+    record = total.record()
+    return record, extent(record) if each else reach
 
 
 def _in_float32(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndarray, np.ndarray] | None:

@@ -105,3 +105,8 @@ def merge(records: np.ndarray) -> np.ndarray:
     merged[M4] += (4 * d * m3 + 6 * d**2 * m2 + n * d**4).sum(axis=1)
     merged[LOW], merged[HIGH] = records[LOW].min(axis=1), records[HIGH].max(axis=1)
     return merged
+
+
+def extent(record: np.ndarray) -> np.ndarray:
+    """Largest magnitude in each column of a record; NaN where there are no numbers."""
+    return np.where(record[COUNT] > 0, np.maximum(np.abs(record[LOW]), np.abs(record[HIGH])), np.nan)

@@ -26,6 +26,7 @@ from mlinspect.analysis.moments import (
     ZEROS,
     Total,
     blocks,
+    extent,
     merge,
     of_counts,
     of_rows,
@@ -213,7 +214,7 @@ def _by_counting(
         if each:
             levels += [(numbers[row > 0], row[row > 0]) for row in counts]
     stored, real = (np.concatenate(parts, axis=1) for parts in zip(*records, strict=True))
-    return stored, real, _extent(real), levels if each else [(numbers[total > 0], total[total > 0])]
+    return stored, real, extent(real), levels if each else [(numbers[total > 0], total[total > 0])]
 
 
 def _histogram(view: np.ndarray, bins: int, advance: Advance) -> np.ndarray:
@@ -262,11 +263,7 @@ def _by_rows(
         if view.dtype.kind in "iu":
             stored.add(part, of_rows(rows.astype(np.float64)))
         advance(block.nbytes)
-    return stored.record(), real.record(), _extent(real.record()), _count_16_bit(view, each)
-
-
-def _extent(record: np.ndarray) -> np.ndarray:
-    return np.where(record[COUNT] > 0, np.maximum(np.abs(record[LOW]), np.abs(record[HIGH])), np.nan)
+    return stored.record(), real.record(), extent(real.record()), _count_16_bit(view, each)
 
 
 def _count_16_bit(view: np.ndarray, each: bool) -> Levels:
