@@ -1,27 +1,39 @@
-"""Moments of constants of wide floating-point numbers: large ones in float32, at about the speed that memory has."""
+"""Moments of constants by sums of powers: of large ones in float32, at about the speed that memory has."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 
 from mlinspect.analysis import moments
-from mlinspect.analysis.moments import COUNT, HIGH, LOW, M2, M3, M4, MEAN, ZEROS, Total, blocks, extent, of_rows
+from mlinspect.analysis.moments import (
+    COUNT,
+    HIGH,
+    LOW,
+    M2,
+    M3,
+    M4,
+    MEAN,
+    ZEROS,
+    Advance,
+    Total,
+    about_mean,
+    blocks,
+    extent,
+    of_rows,
+)
 
-_SINGLE = 1 << 22  # tensors of more elements than this are summed in float32, piece by piece
+LARGE = 1 << 22  # tensors of more elements than this are summed in float32, piece by piece
 _PIECE = 1 << 13  # elements whose sums are made in float32; so short that BLAS starts no threads
-Advance = Callable[[int], Any]
 
 
-def of_floats(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
+def of_view(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndarray, np.ndarray]:
     """Moments of (outer, channels, inner), of each channel or of all numbers together, and the reach of each channel.
 
     Parameters
     ----------
-    view : ndarray of float32 or float64, shape (outer, channels, inner)
+    view : ndarray of float32, float64 or integers, shape (outer, channels, inner)
     each : bool
         Whether the record has a column a channel instead of one.
     advance : callable
@@ -30,18 +42,18 @@ def of_floats(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndarra
     Returns
     -------
     record : ndarray, shape (10, channels or 1)
-        Rows as ``moments`` names them.
+        Rows as ``moments`` names them; of integers, zeros may be missing.
     reach : ndarray, shape (channels,)
         Largest finite magnitude; NaN where there is none.
 
     Examples
     --------
-    >>> record, reach = of_floats(np.float32([[[1, 3], [-5, 1]]]), True, lambda nbytes: None)
+    >>> record, reach = of_view(np.float32([[[1, 3], [-5, 1]]]), True, lambda nbytes: None)
     >>> record[MEAN].tolist(), reach.tolist()
     ([2.0, -2.0], [3.0, 5.0])
     """
-    many = view.dtype == np.float32 and view.size > _SINGLE and view.flags.c_contiguous
-    if many and not (each and view.shape[2] == 1):
+    single = view.dtype == np.float32 or (view.dtype.kind in "iu" and view.itemsize <= 2)
+    if single and view.size > LARGE and view.flags.c_contiguous:
         found = _in_float32(view, each, advance)
         if found is not None:
             return found
@@ -70,38 +82,69 @@ def _in_float64(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndar
 def _in_float32(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndarray, np.ndarray] | None:
     """Sums of powers about 0 of short pieces, added up in float64; None where float32 cannot hold them.
 
-    Each step of the loop is a pass over a block that lies in the cache; all else comes after it, and another thread
-    seeks the extremes meanwhile: it has so few and long calls that the two do not wait for each other.
+    Another thread seeks the extremes meanwhile: it has so few and long calls that the two do not wait for each other.
     """
-    channels, n = (view.shape[1], view.shape[0] * view.shape[2]) if each else (1, view.size)
-    numbers, ones, buffer = np.arange(channels), np.ones(_PIECE, np.float32), np.empty(moments.BLOCK, np.float32)
-    whose, sums, zeros = [], [], np.zeros(channels)
+    n = view.shape[0] * view.shape[2] if each else view.size
     with np.errstate(all="ignore"), ThreadPoolExecutor(1) as other:
-        extremes = other.submit(_whole_extremes, view)
-        for part, block in blocks(view if each else view.reshape(1, 1, -1)):
-            rows, whom = block.swapaxes(0, 1).reshape(block.shape[1], -1), numbers[part]
-            for x in _pieces(rows):
-                sum1, sum2 = x @ ones[: x.shape[2]], np.vecdot(x, x)
-                squares = np.square(x, out=buffer[: x.size].reshape(x.shape))
-                if np.minimum.reduce(squares, axis=None) == 0:
-                    zeros[whom] += np.count_nonzero(x == 0, axis=(1, 2))
-                whose.append((whom, x.shape[1]))
-                sums.append((sum1, sum2, np.vecdot(squares, x), np.vecdot(squares, squares)))
-            advance(block.nbytes)
-        owner = np.concatenate([whom.repeat(pieces) for whom, pieces in whose])
-        s1, s2, s3, s4 = (np.bincount(owner, np.concatenate(s, axis=None), channels) for s in zip(*sums, strict=True))
+        extremes = other.submit(channel_extremes, view)
+        if each and view.shape[2] == 1:
+            s1, s2, s3, s4, zeros = _sums_of_columns(view[:, :, 0], advance)
+        else:
+            s1, s2, s3, s4, zeros = _sums_of_rows(view if each else view.reshape(1, 1, -1), advance)
         low, high = (ends.astype(np.float64) for ends in extremes.result())
+        dead = (low == 0) & (high == 0)
         # too far from 0, digits are lost; fourth powers may be too large, too small, or none (NaN)
-        held = (2 * s1**2 < n * s2) & (1e-33 * n < s4) & np.isfinite(s4) | (zeros == n)
+        held = (2 * s1**2 < n * s2) & (1e-33 * n < s4) & np.isfinite(s4) | (dead if each else dead.all())
         if not held.all():
             return None
-    record, mean, reach = np.zeros((10, channels)), s1 / n, np.maximum(-low, high)
+    record, mean, reach = np.zeros((10, len(s1))), s1 / n, np.maximum(-low, high)
     record[COUNT], record[MEAN], record[ZEROS] = n, mean, zeros
     record[LOW], record[HIGH] = (low, high) if each else (low.min(), high.max())
-    record[M2] = s2 - mean * s1
-    record[M3] = s3 - 3 * mean * s2 + 2 * mean**2 * s1
-    record[M4] = s4 - 4 * mean * s3 + 6 * mean**2 * s2 - 3 * mean**3 * s1
+    record[M2], record[M3], record[M4] = about_mean(mean, s1, s2, s3, s4)
     return record, reach
+
+
+def _sums_of_rows(view: np.ndarray, advance: Advance) -> list[np.ndarray]:
+    """Sums of the first four powers, and zeros, of each channel: each step is a pass over a block in the cache."""
+    channels = view.shape[1]
+    numbers, ones, buffer = np.arange(channels), np.ones(_PIECE, np.float32), np.empty(moments.BLOCK, np.float32)
+    whose, sums, zeros = [], [], np.zeros(channels)
+    for part, block in blocks(view):
+        rows, whom = block.swapaxes(0, 1).reshape(block.shape[1], -1).astype(np.float32, copy=False), numbers[part]
+        for x in _pieces(rows):
+            sum1, sum2 = x @ ones[: x.shape[2]], np.vecdot(x, x)
+            squares = np.square(x, out=buffer[: x.size].reshape(x.shape))
+            if view.dtype.kind == "f" and np.minimum.reduce(squares, axis=None) == 0:
+                zeros[whom] += np.count_nonzero(x == 0, axis=(1, 2))
+            whose.append((whom, x.shape[1]))
+            sums.append((sum1, sum2, np.vecdot(squares, x), np.vecdot(squares, squares)))
+        advance(block.nbytes)
+    owner = np.concatenate([whom.repeat(pieces) for whom, pieces in whose])
+    return [np.bincount(owner, np.concatenate(s, axis=None), channels) for s in zip(*sums, strict=True)] + [zeros]
+
+
+def _sums_of_columns(columns: np.ndarray, advance: Advance) -> list[np.ndarray]:
+    """:func:`_sums_of_rows` of the columns of a matrix, of which several rows are taken as one where it is narrow."""
+    channels = columns.shape[1]
+    wide = max(1, 1024 // channels)
+    whole = len(columns) // wide * wide
+    total = np.zeros((5, channels))
+    for matrix in (columns[:whole].reshape(-1, wide * channels), columns[whole:]):
+        width = matrix.shape[1]
+        size = min(max(moments.BLOCK, 16 * width), 16 * moments.BLOCK)  # of few rows, adding up would take longest
+        sums, buffer = np.zeros((5, width)), np.empty(size, np.float32)
+        for part, block in blocks(matrix[:, :, None], size):
+            x = block[:, :, 0].astype(np.float32, copy=False)
+            squares = np.square(x, out=buffer[: x.size].reshape(x.shape))
+            if columns.dtype.kind == "f" and np.minimum.reduce(squares, axis=None) == 0:
+                sums[4, part] += np.count_nonzero(x == 0, axis=0)
+            sums[0, part] += np.add.reduce(x)
+            sums[1, part] += np.add.reduce(squares)
+            sums[2, part] += np.einsum("ij,ij->j", squares, x)
+            sums[3, part] += np.einsum("ij,ij->j", squares, squares)
+            advance(block.nbytes)
+        total += sums.reshape(5, -1, channels).sum(axis=1)
+    return list(total)
 
 
 def _pieces(rows: np.ndarray) -> list[np.ndarray]:
@@ -111,7 +154,7 @@ def _pieces(rows: np.ndarray) -> list[np.ndarray]:
     return [full] if whole == rows.shape[1] else [full, ends] if whole else [ends]
 
 
-def _whole_extremes(view: np.ndarray) -> list[np.ndarray]:
+def channel_extremes(view: np.ndarray) -> list[np.ndarray]:
     """Least and largest number of each channel, in few and long calls."""
     found = []
     for extreme in (np.minimum, np.maximum):
@@ -120,8 +163,11 @@ def _whole_extremes(view: np.ndarray) -> list[np.ndarray]:
         else:  # along the outer axis numpy is slow, unless rows are long
             deep = -(-_PIECE // view.shape[1])
             whole = len(view) // deep * deep
-            most = extreme.reduce(view[:whole].reshape(-1, deep, view.shape[1]), axis=0)
-            found.append(extreme.reduce(np.concatenate([most, view[whole:, :, 0]]), axis=0))
+            rest = view[whole:, :, 0]
+            if whole:
+                most = extreme.reduce(view[:whole].reshape(-1, deep, view.shape[1]), axis=0)
+                rest = np.concatenate([most, rest])
+            found.append(extreme.reduce(rest, axis=0))
     return found
 
 

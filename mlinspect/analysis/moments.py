@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 BLOCK = 1 << 16  # elements at a time: what is made of them stays in the second cache
 # rows of a record, one column a channel; M2 to M4 are sums of powers about the mean
 COUNT, MEAN, M2, M3, M4, LOW, HIGH, ZEROS, NAN, INF = range(10)
+Advance = Callable[[int], Any]  # told how many bytes were read
 
 
 def blocks(view: np.ndarray, size: int | None = None) -> Iterator[tuple[slice, np.ndarray]]:
@@ -86,6 +87,41 @@ def of_counts(counts: np.ndarray, values: Any) -> np.ndarray:
     record[HIGH] = x.max(axis=1, initial=-np.inf, where=occurs)
     record[ZEROS] = np.vecdot(n, x == 0)
     return record
+
+
+def of_small(counts: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """:func:`of_counts` of ascending 8-bit numbers, many times as fast: their sums of powers are whole numbers."""
+    if counts.sum(axis=1).max(initial=0) > 1 << 21:  # beyond it, float64 could not hold them
+        return of_counts(counts, numbers)
+    x, weights = numbers.astype(np.float64), counts.astype(np.float64)
+    n, s1, s2, s3, s4 = (np.vecdot(weights, x**power) for power in range(5))
+    record = np.zeros((10, len(counts)))
+    mean = s1 / np.maximum(n, 1)
+    record[COUNT], record[MEAN] = n, mean
+    record[M2], record[M3], record[M4] = about_mean(mean, s1, s2, s3, s4)
+    occurs = counts > 0
+    record[LOW] = np.where(n > 0, x[occurs.argmax(axis=1)], np.inf)
+    record[HIGH] = np.where(n > 0, x[::-1][occurs[:, ::-1].argmax(axis=1)], -np.inf)
+    record[ZEROS] = counts[:, numbers == 0][:, 0]
+    return record
+
+
+def about_mean(mean: Any, s1: Any, s2: Any, s3: Any, s4: Any) -> tuple[Any, Any, Any]:
+    """Sums of the second to fourth powers about the mean, of sums of powers about 0."""
+    return (
+        s2 - mean * s1,
+        s3 - 3 * mean * s2 + 2 * mean**2 * s1,
+        s4 - 4 * mean * s3 + 6 * mean**2 * s2 - 3 * mean**3 * s1,
+    )
+
+
+def on_line(record: np.ndarray, slope: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """Moments of ``slope * x + start`` of those of ``x``, column by column; extremes and zeros stay."""
+    moved = record.copy()
+    moved[MEAN] = record[MEAN] * slope + start
+    for row, power in ((M2, 2), (M3, 3), (M4, 4)):
+        moved[row] *= slope**power
+    return moved
 
 
 def merge(records: np.ndarray) -> np.ndarray:

@@ -176,6 +176,11 @@ def matrix_shape(tensor: ir.Tensor, use: Use | None) -> tuple[int, int] | None:
     return rows, columns
 
 
+def is_per_channel(tensor: ir.Tensor) -> bool:
+    """Whether a tensor is quantised with parameters of its own for each channel."""
+    return tensor.quantized and tensor.quantization is not None and tensor.quantization.per_channel
+
+
 def parameters_fit(tensor: ir.Tensor, channels: int) -> bool:
     """Whether a tensor has as many scales and zero points as it needs."""
     q = tensor.quantization
@@ -184,7 +189,9 @@ def parameters_fit(tensor: ir.Tensor, channels: int) -> bool:
     return len(q.scale) == len(q.zero_point) == (channels if q.per_channel else 1)
 
 
-def real_rows(rows: np.ndarray, tensor: ir.Tensor, channels: slice | Sequence[int], model_format: str) -> np.ndarray:
+def real_rows(
+    rows: np.ndarray, tensor: ir.Tensor, channels: slice | Sequence[int] | np.ndarray, model_format: str
+) -> np.ndarray:
     """Real values of stored numbers, one row a channel of the tensor.
 
     Parameters
@@ -201,6 +208,9 @@ def real_rows(rows: np.ndarray, tensor: ir.Tensor, channels: slice | Sequence[in
     """
     q = tensor.quantization
     if q is not None and q.per_channel:
+        if len(rows) == 1 < len(q.scale):  # one parameter alone counts as per tensor, which is read in single precision
+            channels = np.arange(len(q.scale))[channels].repeat(2)
+            return real_rows(rows.repeat(2, axis=0), tensor, channels, model_format)[:1]
         extra = {name: values[channels] for name, values in q.extra.items()}
         q = replace(q, axis=0, scale=q.scale[channels], zero_point=q.zero_point[channels], extra=extra)
     return constants.real(replace(tensor, data=rows, layout=None, quantization=q), model_format)

@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from PIL import Image
 from tqdm.auto import tqdm
 
 from mlinspect import ir
 from mlinspect.analysis.columns import COLUMNS, frame
-from mlinspect.analysis.float_sums import Advance, of_floats
-from mlinspect.analysis.moments import (
-    COUNT,
-    HIGH,
-    INF,
-    LOW,
-    M2,
-    M4,
-    MEAN,
-    NAN,
-    ZEROS,
-    Total,
-    blocks,
-    extent,
-    merge,
-    of_counts,
-    of_rows,
-)
-from mlinspect.analysis.operands import Use, by_channel, grid, network_of, parameters_fit, real_rows, uses
+from mlinspect.analysis.counts import Levels
+from mlinspect.analysis.measures import measure
+from mlinspect.analysis.moments import COUNT, HIGH, INF, LOW, M2, M4, MEAN, NAN, ZEROS, Advance, merge
+from mlinspect.analysis.operands import Use, by_channel, grid, is_per_channel, network_of, uses
 from mlinspect.errors import InputError
-
-_MOST_BINS = 1 << 18  # counters at a time
-_LONG, _LONGEST = 1 << 13, 1 << 22  # bytes that Pillow counts faster than numpy; and at a time
 
 
 def stats(model: Any, by: str = "tensor") -> pd.DataFrame:
@@ -77,11 +56,16 @@ def stats(model: Any, by: str = "tensor") -> pd.DataFrame:
             use = readers.get(tensor.index)
             figures = _measure(tensor, use, network.format, by == "channel", bar.update)
             figures |= _subject(tensor, use)
-            length = len(figures["elements"])
             for name, values in rows.items():
-                value = figures.get(name)
-                values.extend(value.tolist() if isinstance(value, np.ndarray) else [value] * length)
-    return frame(table, rows)
+                values.append((figures.get(name), len(figures["elements"])))
+    return frame(table, {name: _column(values) for name, values in rows.items()})
+
+
+def _column(values: list[tuple[Any, int]]) -> Any:
+    """A column of pieces: arrays, or one value for so many rows."""
+    if not any(isinstance(value, np.ndarray) for value, _ in values):
+        return [value for value, length in values for _ in range(length)]
+    return np.concatenate([np.full(length, np.nan) if value is None else value for value, length in values])
 
 
 def _subject(tensor: ir.Tensor, use: Use | None) -> dict[str, Any]:
@@ -108,34 +92,35 @@ def _measure(tensor: ir.Tensor, use: Use | None, model_format: str, each: bool, 
         return {"elements": np.array([array.size]), "channel": np.array([0])}
     view = by_channel(array.view(np.uint8) if array.dtype == bool else array, tensor, use)
     step = advance if array.nbytes == tensor.nbytes else lambda _: None
-    measure = _by_counting if view.itemsize == 1 else _by_rows
-    stored, real, reach, levels = measure(view, tensor, model_format, each, step)
+    found = measure(view, tensor, model_format, each, step)
     if array.nbytes != tensor.nbytes:  # packed: the bar counts the file's bytes
         advance(tensor.nbytes)
-    limits = grid(tensor)
+    limits, reach = grid(tensor), found.reach
+    used = _range_used(found.span, limits)
     figures = {"elements": np.array([array.size])}
     if each:
         figures["elements"] = np.full(view.shape[1], view.shape[0] * view.shape[2])
         figures["channel"] = np.arange(view.shape[1])
         figures["range_share"] = reach / (np.nanmax(reach, initial=0) or np.nan)
-        figures["range_used"] = _range_used(stored, limits)
+        figures["range_used"] = used
     else:
         alive = reach[reach > 0]
         ratio = alive.max() / alive.min() if len(alive) > 1 and array.size > view.shape[1] else np.nan
         figures["channel_range_ratio"] = np.array([ratio])
-        used = _range_used(stored, limits)
-        stored, real = merge(stored[:, None]), merge(real[:, None])
-        per_channel = tensor.quantization is not None and tensor.quantization.per_channel
-        figures["range_used"] = used.mean(keepdims=True) if per_channel else _range_used(stored, limits)
-    figures |= _named(real, "") | _levels(levels, figures["elements"], tensor, limits)
-    return figures | (_named(stored, "stored_") if view.dtype.kind in "iu" and tensor.dtype != "bfloat16" else {})
+        found = found._replace(stored=merge(found.stored[:, None]), real=merge(found.real[:, None]))
+        together = _range_used(found.stored[[LOW, HIGH]], limits)
+        figures["range_used"] = used.mean(keepdims=True) if is_per_channel(tensor) else together
+    figures |= _named(found.real, "") | _levels(found.levels, figures["elements"], tensor, limits)
+    whole = view.dtype.kind in "iu" and tensor.dtype != "bfloat16"
+    return figures | (_named(found.stored, "stored_") if whole else {})
 
 
-def _range_used(stored: np.ndarray, limits: tuple[int, int] | None) -> np.ndarray:
+def _range_used(span: np.ndarray, limits: tuple[int, int] | None) -> np.ndarray:
     """Share of the grid between the smallest and the largest stored number."""
     if limits is None or limits[1] > 1 << 16:
-        return np.full(stored.shape[1], np.nan)
-    return np.where(stored[COUNT] > 0, (stored[HIGH] - stored[LOW]) / (limits[1] - limits[0]), np.nan)
+        return np.full(span.shape[1], np.nan)
+    used = (span[1] - span[0]) / (limits[1] - limits[0])
+    return np.where(np.isfinite(used), used, np.nan)
 
 
 def _named(record: np.ndarray, prefix: str) -> dict[str, np.ndarray]:
@@ -157,120 +142,22 @@ def _named(record: np.ndarray, prefix: str) -> dict[str, np.ndarray]:
     return {prefix + name: values for name, values in columns.items()}
 
 
-# ---- which numbers occur ---------------------------------------------------------------------------------------------
-
-Levels = list[tuple[np.ndarray, np.ndarray]]  # one a row of the table: the stored numbers that occur, and how often
-
-
 def _levels(
-    levels: Levels, elements: np.ndarray, tensor: ir.Tensor, limits: tuple[int, int] | None
+    levels: Levels | None, elements: np.ndarray, tensor: ir.Tensor, limits: tuple[int, int] | None
 ) -> dict[str, np.ndarray]:
-    if not levels:
+    if levels is None:
         return {}
-    entropy = np.array([_entropy(counts) for _, counts in levels])
     found = {
-        "levels": np.array([len(values) for values, _ in levels]),
-        "entropy": entropy,
-        "compressed_bytes": np.ceil(elements * entropy / 8),
+        "levels": levels.distinct,
+        "entropy": levels.entropy,
+        "compressed_bytes": np.ceil(elements * levels.entropy / 8),
     }
     if limits is None:
         return found
-    low = np.array([counts[values <= limits[0]].sum() for values, counts in levels])
-    high = np.array([counts[values >= limits[1]].sum() for values, counts in levels])
     q = tensor.quantization
     assert q is not None
-    extremes = (1 if q.symmetric else 2) * (1 if len(levels) > 1 else len(q.scale))  # at the ends without being clipped
+    extremes = (1 if q.symmetric else 2) * (1 if len(elements) > 1 else len(q.scale))  # there without being clipped
     with np.errstate(invalid="ignore"):
-        clipped = np.maximum(low + high - extremes, 0) / elements
-    share = found["levels"] / (limits[1] - limits[0] + 1)
-    return found | {"levels_share": share, "at_qmin": low, "at_qmax": high, "clipped": clipped}
-
-
-def _entropy(counts: np.ndarray) -> float:
-    """Bits a number, of numbers that occur so often."""
-    p = counts / max(counts.sum(), 1)
-    return float(-(p * np.log2(p)).sum()) + 0.0
-
-
-# ---- moments ---------------------------------------------------------------------------------------------------------
-
-
-def _by_counting(
-    view: np.ndarray, tensor: ir.Tensor, model_format: str, each: bool, advance: Advance
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, Levels]:
-    """8-bit numbers: how often each of the 256 occurs in each channel says all there is to know."""
-    channels = view.shape[1]
-    numbers = np.arange(256, dtype=np.uint8).view(view.dtype)
-    known = parameters_fit(tensor, channels)
-    records, total, levels = [], np.zeros(256, np.int64), []
-    for start in range(0, channels, _MOST_BINS // 256):
-        part = slice(start, start + _MOST_BINS // 256)
-        counts = _histogram(view[:, part].view(np.uint8), 256, advance)
-        real = Total(len(counts)).record()
-        if known:
-            real = of_counts(counts, real_rows(np.broadcast_to(numbers, counts.shape), tensor, part, model_format))
-        records.append((of_counts(counts, numbers), real))
-        total += counts.sum(axis=0)
-        if each:
-            levels += [(numbers[row > 0], row[row > 0]) for row in counts]
-    stored, real = (np.concatenate(parts, axis=1) for parts in zip(*records, strict=True))
-    return stored, real, extent(real), levels if each else [(numbers[total > 0], total[total > 0])]
-
-
-def _histogram(view: np.ndarray, bins: int, advance: Advance) -> np.ndarray:
-    """How often each of ``bins`` numbers occurs in each channel, of unsigned numbers (outer, channels, inner)."""
-    if bins == 256 and view.shape[2] >= _LONG:
-        return _long_histogram(view, advance)
-    counts = np.zeros((view.shape[1], bins), np.int64)
-    for channels, block in blocks(view):
-        places = block.astype(np.intp)
-        places += np.arange(0, block.shape[1] * bins, bins)[:, None]
-        counts[channels] += np.bincount(places.ravel(), minlength=block.shape[1] * bins).reshape(-1, bins)
-        advance(block.nbytes)
-    return counts
-
-
-def _long_histogram(view: np.ndarray, advance: Advance) -> np.ndarray:
-    """:func:`_histogram` of long rows of bytes: Pillow counts one row after the other, several times as fast."""
-    counts = np.zeros((view.shape[1], 256), np.int64)
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        pieces = list(blocks(view, _LONGEST))
-        for (channels, block), found in zip(pieces, pool.map(_count_rows, (block for _, block in pieces)), strict=True):
-            counts[channels] += found
-            advance(block.nbytes)
-    return counts
-
-
-def _count_rows(block: np.ndarray) -> np.ndarray:
-    rows = np.ascontiguousarray(block.swapaxes(0, 1)).reshape(block.shape[1], -1)
-    return np.array([Image.frombuffer("L", (row.size, 1), row, "raw", "L", 0, 1).histogram() for row in rows])
-
-
-def _by_rows(
-    view: np.ndarray, tensor: ir.Tensor, model_format: str, each: bool, advance: Advance
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, Levels]:
-    """Wider numbers: sums of powers, channel by channel; 16-bit ones are counted too."""
-    channels, plain = view.shape[1], view.dtype.kind == "f" and view.itemsize > 2
-    stored, real, known = Total(channels), Total(channels), parameters_fit(tensor, channels)
-    if plain:
-        return (stored.record(), *of_floats(view, each, advance), [])
-    whole = view.dtype.kind in "iu" and not tensor.quantized and tensor.dtype != "bfloat16"  # float32 would round them
-    for part, block in blocks(view):
-        rows = block[0] if len(block) == 1 else block.swapaxes(0, 1).reshape(block.shape[1], -1)
-        if known:
-            values = rows if whole else real_rows(rows, tensor, part, model_format)
-            real.add(part, of_rows(values.astype(np.float64)))
-        if view.dtype.kind in "iu":
-            stored.add(part, of_rows(rows.astype(np.float64)))
-        advance(block.nbytes)
-    return stored.record(), real.record(), extent(real.record()), _count_16_bit(view, each)
-
-
-def _count_16_bit(view: np.ndarray, each: bool) -> Levels:
-    if view.itemsize != 2:
-        return []
-    if each:
-        return [np.unique_counts(view[:, channel]) for channel in range(view.shape[1])]
-    counts = _histogram(view.view(np.uint16).reshape(1, 1, -1), 1 << 16, lambda _: None)[0]
-    numbers = np.arange(1 << 16, dtype=np.uint16).view(view.dtype)
-    return [(numbers[counts > 0], counts[counts > 0])]
+        clipped = np.maximum(levels.at_qmin + levels.at_qmax - extremes, 0) / elements
+    share = levels.distinct / (limits[1] - limits[0] + 1)
+    return found | {"levels_share": share, "at_qmin": levels.at_qmin, "at_qmax": levels.at_qmax, "clipped": clipped}

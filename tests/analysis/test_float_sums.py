@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mlinspect.analysis import float_sums, moments
-from mlinspect.analysis.float_sums import of_floats
+from mlinspect.analysis.float_sums import of_view
 from mlinspect.analysis.moments import COUNT, HIGH, INF, LOW, M2, M3, M4, MEAN, NAN, ZEROS
 
 RNG = np.random.default_rng(8)
@@ -12,7 +12,7 @@ RNG = np.random.default_rng(8)
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(float_sums, "_SINGLE", 100)
+    monkeypatch.setattr(float_sums, "LARGE", 100)
     monkeypatch.setattr(float_sums, "_PIECE", 64)
     monkeypatch.setattr(moments, "BLOCK", 1000)
 
@@ -33,7 +33,7 @@ def reference(view, each):
 
 def check(view, each, rel=1e-5):
     read = []
-    record, reach = of_floats(view, each, read.append)
+    record, reach = of_view(view, each, read.append)
     want, far = reference(view, each)
     np.testing.assert_array_equal(reach, far)
     exact = [COUNT, LOW, HIGH, ZEROS, NAN, INF]
@@ -85,7 +85,7 @@ def test_the_reach_of_channels_has_the_digits_and_the_range_of_float64():
     view = RNG.normal(size=(1, 4, 3000)).astype(np.float32)
     view[0, 0] *= np.float32(1e8)
     view[0, 1] *= np.float32(1e-32)
-    _, reach = of_floats(view, False, lambda nbytes: None)
+    _, reach = of_view(view, False, lambda nbytes: None)
     assert 1e39 < reach.max() / reach.min() < np.inf
 
 

@@ -10,8 +10,7 @@ import pytest
 
 import mlinspect as mi
 from mlinspect import ir
-from mlinspect.analysis import moments
-from mlinspect.analysis import stats as module
+from mlinspect.analysis import counts, moments
 from mlinspect.analysis.columns import COLUMNS
 from mlinspect.analysis.operands import by_channel, uses
 from mlinspect.analysis.stats import stats
@@ -145,16 +144,20 @@ def test_whole_numbers_are_not_rounded_to_float32(by):
 
 def test_blocks_give_the_same_counts(monkeypatch):
     data = RNG.integers(-128, 128, (9, 11, 13)).astype(np.int8)
-    tensor = constant(data, quantization(11, 1))
-    want = [stats(network(tensor), by=by) for by in ("tensor", "channel")]
+    tensors = [constant(data, quantization(11, 1)), constant(data, quantization()), constant(data * np.int16(200))]
+    want = [stats(network(tensor), by=by) for tensor in tensors for by in ("tensor", "channel")]
+
+    def check():
+        found = (stats(network(tensor), by=by) for tensor in tensors for by in ("tensor", "channel"))
+        for table, wanted in zip(found, want, strict=True):
+            pd.testing.assert_frame_equal(table, wanted)
+
     monkeypatch.setattr(moments, "BLOCK", 29)
-    monkeypatch.setattr(module, "_MOST_BINS", 3 * 256)
-    for by, table in zip(("tensor", "channel"), want, strict=True):
-        pd.testing.assert_frame_equal(stats(network(tensor), by=by), table)
-    monkeypatch.setattr(module, "_LONG", 1)  # every row by Pillow
-    monkeypatch.setattr(module, "_LONGEST", 5)
-    for by, table in zip(("tensor", "channel"), want, strict=True):
-        pd.testing.assert_frame_equal(stats(network(tensor), by=by), table)
+    monkeypatch.setattr(counts, "_SHORT", 31)
+    monkeypatch.setattr(counts, "_PIECE", 23)
+    check()
+    monkeypatch.setattr(counts, "LONG", 1)  # every row by Pillow
+    check()
 
 
 def test_what_is_clipped_lies_beyond_the_extremes_that_a_range_is_made_for():

@@ -1,0 +1,219 @@
+"""One pass over a constant: the moments, extremes and levels of its numbers, found as fast as their type lets."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from mlinspect import ir
+from mlinspect.analysis.counts import (
+    LONG,
+    Levels,
+    by_threads,
+    count_all,
+    count_channels,
+    levels_of_channels,
+    levels_of_counts,
+    numbers_of,
+    parts,
+)
+from mlinspect.analysis.float_sums import LARGE, channel_extremes, of_view
+from mlinspect.analysis.moments import (
+    HIGH,
+    LOW,
+    ZEROS,
+    Advance,
+    Total,
+    blocks,
+    extent,
+    of_counts,
+    of_rows,
+    of_small,
+    on_line,
+)
+from mlinspect.analysis.operands import grid, is_per_channel, parameters_fit, real_rows
+
+_FINITE = {"float16": 0x7C00, "bfloat16": 0x7F80}  # bits of the magnitudes below which numbers are finite
+
+
+class Found(NamedTuple):
+    """What a pass finds. Records have a column a channel, or one of all where no figures of channels are wanted."""
+
+    stored: np.ndarray  # record of the stored numbers
+    real: np.ndarray  # record of the real values
+    span: np.ndarray  # smallest and largest stored number of each channel, shape (2, channels)
+    reach: np.ndarray  # largest finite magnitude among the real values of each channel
+    levels: Levels | None  # None above 16 bits
+
+
+class _Lines(NamedTuple):
+    """Of each channel: real values are ``slope * stored + start``; and which stored number is 0, NaN where none."""
+
+    slope: np.ndarray
+    start: np.ndarray
+    zero: np.ndarray
+
+
+def measure(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: bool, advance: Advance) -> Found:
+    """Moments, extremes and levels of a constant.
+
+    Parameters
+    ----------
+    view : ndarray, shape (outer, channels, inner)
+        Its stored numbers, as ``operands.by_channel`` gives them.
+    tensor : ir.Tensor
+    model_format : {"armnn", "mslite"}
+    each : bool
+        Whether figures of each channel are wanted.
+    advance : callable
+        Told how many bytes were read, now and then.
+
+    Examples
+    --------
+    >>> t = ir.Tensor(0, "w", 0, "constant", "int8", "Int8", (3,), data=np.int8([1, 3, 3]))
+    >>> found = measure(t.array[None, None], t, "armnn", False, lambda nbytes: None)
+    >>> found.span.tolist(), found.levels.distinct.tolist()
+    ([[1.0], [3.0]], [2])
+    """
+    if view.dtype.kind == "f" and view.itemsize > 2:
+        return _of_floats(view, each, advance)
+    if view.itemsize <= 2 and not each and view.size:
+        lines = None if tensor.dtype in _FINITE else _lines(view, tensor, model_format)
+        if tensor.dtype in _FINITE or (lines is not None and not is_per_channel(tensor)):
+            return _together(view, tensor, model_format, advance)
+        long = view.itemsize == 1 and view.shape[2] >= LONG
+        if lines is not None and view.size > LARGE and not long and len(np.unique(lines.zero)) == 1:
+            return _by_sums(view, tensor, lines, model_format, advance)
+    return (_by_counting if view.itemsize == 1 else _by_rows)(view, tensor, model_format, each, advance)
+
+
+def _of_floats(view: np.ndarray, each: bool, advance: Advance) -> Found:
+    real, reach = of_view(view, each, advance)
+    return Found(Total(real.shape[1]).record(), real, np.full((2, view.shape[1]), np.nan), reach, None)
+
+
+def _together(view: np.ndarray, tensor: ir.Tensor, model_format: str, advance: Advance) -> Found:
+    """Numbers that mean the same in every channel: how often each occurs at all says what they look like."""
+    with ThreadPoolExecutor(1) as other:
+        ends = other.submit(_ends, view, tensor, model_format)
+        counts = count_all(view, advance)
+        span, reach = ends.result()
+    numbers = numbers_of(view.dtype)
+    occur = counts > 0
+    numbers, some = numbers[occur][None], counts[occur][None]
+    stored, real = of_counts(some, numbers), of_counts(some, real_rows(numbers, tensor, slice(0, 1), model_format))
+    return Found(stored, real, span, reach, levels_of_counts(some, numbers[0], grid(tensor)))
+
+
+def _ends(view: np.ndarray, tensor: ir.Tensor, model_format: str) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest and largest stored number of each channel, and the largest finite magnitude of real values."""
+    if tensor.dtype not in _FINITE:
+        span = np.array(channel_extremes(view))
+        return span.astype(np.float64), np.abs(real_rows(span, tensor, slice(0, 1), model_format)).max(axis=0)
+    most = np.full(view.shape[1], -1, np.int16)
+    for part, block in blocks(view.view(np.int16)):
+        bits = block & 0x7FFF  # of magnitudes they are in order
+        bits[bits >= _FINITE[tensor.dtype]] = -1
+        most[part] = np.maximum(most[part], bits.max(axis=2).max(axis=0))
+    reach = real_rows(most.view(view.dtype)[None], tensor, slice(0, 1), model_format)[0]
+    return np.full((2, len(most)), np.nan), np.where(most < 0, np.nan, reach)
+
+
+def _by_sums(view: np.ndarray, tensor: ir.Tensor, lines: _Lines, model_format: str, advance: Advance) -> Found:
+    """Many whole numbers of 8 or 16 bits, per channel: how often each occurs at all, and sums of each channel."""
+    with ThreadPoolExecutor(1) as other:
+        counted = other.submit(count_all, view, advance, map)
+        sums, _ = of_view(view, True, lambda _: None)
+        counts = counted.result()
+    numbers = numbers_of(view.dtype)
+    real = _on_lines(sums, lines, slice(None), view, tensor, model_format)
+    real[ZEROS] = 0
+    real[ZEROS, 0] = counts[numbers == lines.zero[0]].sum()
+    levels = levels_of_counts(counts[None], numbers, grid(tensor))
+    return Found(of_counts(counts[None], numbers), real, sums[[LOW, HIGH]], extent(real), levels)
+
+
+def _by_counting(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: bool, advance: Advance) -> Found:
+    """8-bit numbers: how often each occurs in each channel says all there is to know."""
+    numbers, limits = numbers_of(view.dtype), grid(tensor)
+    known, lines = parameters_fit(tensor, view.shape[1]), _lines(view, tensor, model_format)
+
+    def of_part(part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray | Levels]:
+        counts = count_channels(view[:, part])
+        stored, real = of_small(counts, numbers), Total(len(counts)).record()
+        if known and lines is not None:
+            real = _on_lines(stored, lines, part, view, tensor, model_format)
+            place = np.nan_to_num(lines.zero[part] - numbers[0]).astype(np.intp)
+            real[ZEROS] = np.where(np.isnan(lines.zero[part]), 0, counts[np.arange(len(counts)), place])
+        elif known:
+            occur = counts.any(axis=0)
+            values = real_rows(np.broadcast_to(numbers[occur], (len(counts), occur.sum())), tensor, part, model_format)
+            real = of_counts(counts[:, occur], values)
+        return stored, real, levels_of_counts(counts, numbers, limits) if each else counts.sum(axis=0)
+
+    some, found = parts(view), []
+    for part, figures in zip(some, by_threads(of_part, some), strict=True):
+        found.append(figures)
+        advance(view[:, part].nbytes)
+    stored, real = (np.concatenate([f[i] for f in found], axis=1) for i in (0, 1))
+    if each:
+        levels = Levels(*map(np.concatenate, zip(*(f[2] for f in found), strict=True)))
+    else:
+        levels = levels_of_counts(sum(f[2] for f in found)[None], numbers, limits)
+    return Found(stored, real, stored[[LOW, HIGH]], extent(real), levels)
+
+
+def _lines(view: np.ndarray, tensor: ir.Tensor, model_format: str) -> _Lines | None:
+    """Real values of whole numbers of 8 or 16 bits as lines; None where they are on none, or not told from its ends."""
+    clusters = tensor.meta.get("quantClusters")
+    if (clusters is not None and len(clusters)) or not parameters_fit(tensor, view.shape[1]) or not view.size:
+        return None
+    every = slice(0, view.shape[1] if is_per_channel(tensor) else 1)
+    numbers = numbers_of(view.dtype)
+    ends = real_rows(np.tile(numbers[[0, -1]], (every.stop, 1)), tensor, every, model_format).astype(np.float64)
+    with np.errstate(all="ignore"):
+        slope = (ends[:, 1] - ends[:, 0]) / (len(numbers) - 1)
+        zero = np.rint(numbers[0] - ends[:, 0] / slope)
+        if not ((np.abs(slope) > 1e-30) & (np.abs(zero) < 4 * len(numbers))).all():  # of broken parameters
+            return None
+    near = np.clip(zero, numbers[0], numbers[-1]).astype(view.dtype)
+    exact = real_rows(near[:, None], tensor, every, model_format)[:, 0] == 0
+    start = np.where(exact, -slope * zero, ends[:, 0] - slope * numbers[0])
+    return _Lines(*(np.broadcast_to(values, view.shape[1]) for values in (slope, start, np.where(exact, zero, np.nan))))
+
+
+def _on_lines(
+    stored: np.ndarray, lines: _Lines, part: slice, view: np.ndarray, tensor: ir.Tensor, model_format: str
+) -> np.ndarray:
+    """Moments of real values, of those of the stored numbers of some channels; the zeros are not told."""
+    real = on_line(stored, lines.slope[part], lines.start[part])
+    ends = real_rows(stored[[LOW, HIGH]].T.astype(view.dtype), tensor, part, model_format)
+    real[LOW], real[HIGH] = ends.min(axis=1), ends.max(axis=1)
+    return real
+
+
+def _by_rows(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: bool, advance: Advance) -> Found:
+    """Whole numbers of more bits, and what has no line: sums of powers, channel by channel."""
+    channels = view.shape[1]
+    stored, real, known = Total(channels), Total(channels), parameters_fit(tensor, channels)
+    # float32 would round them
+    whole = view.dtype.kind in "iu" and not tensor.quantized and tensor.dtype != "bfloat16"
+    for part, block in blocks(view):
+        rows = block[0] if len(block) == 1 else block.swapaxes(0, 1).reshape(block.shape[1], -1)
+        if known:
+            values = rows if whole else real_rows(rows, tensor, part, model_format)
+            real.add(part, of_rows(values.astype(np.float64)))
+        if view.dtype.kind in "iu":
+            stored.add(part, of_rows(rows.astype(np.float64)))
+        advance(block.nbytes)
+    levels = None
+    if view.itemsize == 2:
+        levels = levels_of_channels(view, grid(tensor)) if each else _levels_of_all(view, tensor)
+    record = real.record()
+    return Found(stored.record(), record, stored.record()[[LOW, HIGH]], extent(record), levels)
+
+
+def _levels_of_all(view: np.ndarray, tensor: ir.Tensor) -> Levels:
+    return levels_of_counts(count_all(view, lambda _: None)[None], numbers_of(view.dtype), grid(tensor))
