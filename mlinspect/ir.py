@@ -57,10 +57,14 @@ class Quantization:
 
 @dataclass(frozen=True)
 class PackedData:
-    """Constant bytes that need work before they are numbers: compressed, or outside the file."""
+    """Constant bytes that need work before they are numbers: compressed, or outside the file.
+
+    ``part(start, stop)`` gives a run of the numbers where they can be unpacked by themselves, else it is None.
+    """
 
     raw: np.ndarray
     load: Callable[[], np.ndarray]
+    part: Callable[[int, int], np.ndarray] | None = None
 
     @cached_property
     def array(self) -> np.ndarray:

@@ -45,7 +45,8 @@ class Found(NamedTuple):
     real: np.ndarray  # record of the real values
     span: np.ndarray  # smallest and largest stored number of each channel, shape (2, channels)
     reach: np.ndarray  # largest finite magnitude among the real values of each channel
-    levels: Levels | None  # None above 16 bits
+    counts: np.ndarray | None = None  # how often each of numbers_of occurs; None above 16 bits
+    levels: Levels | None = None  # of each channel, in place of the counts, where figures of channels are wanted
 
 
 class _Lines(NamedTuple):
@@ -74,14 +75,16 @@ def measure(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: bool, 
     --------
     >>> t = ir.Tensor(0, "w", 0, "constant", "int8", "Int8", (3,), data=np.int8([1, 3, 3]))
     >>> found = measure(t.array[None, None], t, "armnn", False, lambda nbytes: None)
-    >>> found.span.tolist(), found.levels.distinct.tolist()
-    ([[1.0], [3.0]], [2])
+    >>> found.span.tolist(), found.counts[[1 + 128, 3 + 128]].tolist()
+    ([[1.0], [3.0]], [1, 2])
     """
     if view.dtype.kind == "f" and view.itemsize > 2:
         return _of_floats(view, each, advance)
-    if view.itemsize <= 2 and not each and view.size:
-        lines = None if tensor.dtype in _FINITE else _lines(view, tensor, model_format)
-        if tensor.dtype in _FINITE or (lines is not None and not is_per_channel(tensor)):
+    if view.itemsize <= 2 and view.size and not each:
+        if tensor.dtype in _FINITE:
+            return _together(view, tensor, model_format, advance)
+        lines = _lines(view, tensor, model_format)
+        if lines is not None and not is_per_channel(tensor):
             return _together(view, tensor, model_format, advance)
         long = view.itemsize == 1 and view.shape[2] >= LONG
         if lines is not None and view.size > LARGE and not long and len(np.unique(lines.zero)) == 1:
@@ -89,9 +92,21 @@ def measure(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: bool, 
     return (_by_counting if view.itemsize == 1 else _by_rows)(view, tensor, model_format, each, advance)
 
 
+def joined(found: list[Found]) -> Found:
+    """What was found in groups of channels, as one."""
+    stored, real, span = (np.concatenate([f[i] for f in found], axis=1) for i in range(3))
+    counts = [f.counts for f in found if f.counts is not None]
+    levels = [f.levels for f in found if f.levels is not None]
+    return Found(
+        *(stored, real, span, np.concatenate([f.reach for f in found])),
+        np.sum(counts, axis=0) if counts else None,
+        Levels(*map(np.concatenate, zip(*levels, strict=True))) if levels else None,
+    )
+
+
 def _of_floats(view: np.ndarray, each: bool, advance: Advance) -> Found:
     real, reach = of_view(view, each, advance)
-    return Found(Total(real.shape[1]).record(), real, np.full((2, view.shape[1]), np.nan), reach, None)
+    return Found(np.zeros_like(real), real, np.full((2, view.shape[1]), np.nan), reach)
 
 
 def _together(view: np.ndarray, tensor: ir.Tensor, model_format: str, advance: Advance) -> Found:
@@ -104,7 +119,7 @@ def _together(view: np.ndarray, tensor: ir.Tensor, model_format: str, advance: A
     occur = counts > 0
     numbers, some = numbers[occur][None], counts[occur][None]
     stored, real = of_counts(some, numbers), of_counts(some, real_rows(numbers, tensor, slice(0, 1), model_format))
-    return Found(stored, real, span, reach, levels_of_counts(some, numbers[0], grid(tensor)))
+    return Found(stored, real, span, reach, counts)
 
 
 def _ends(view: np.ndarray, tensor: ir.Tensor, model_format: str) -> tuple[np.ndarray, np.ndarray]:
@@ -131,8 +146,7 @@ def _by_sums(view: np.ndarray, tensor: ir.Tensor, lines: _Lines, model_format: s
     real = _on_lines(sums, lines, slice(None), view, tensor, model_format)
     real[ZEROS] = 0
     real[ZEROS, 0] = counts[numbers == lines.zero[0]].sum()
-    levels = levels_of_counts(counts[None], numbers, grid(tensor))
-    return Found(of_counts(counts[None], numbers), real, sums[[LOW, HIGH]], extent(real), levels)
+    return Found(of_counts(counts[None], numbers), real, sums[[LOW, HIGH]], extent(real), counts)
 
 
 def _by_counting(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: bool, advance: Advance) -> Found:
@@ -140,7 +154,7 @@ def _by_counting(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: b
     numbers, limits = numbers_of(view.dtype), grid(tensor)
     known, lines = parameters_fit(tensor, view.shape[1]), _lines(view, tensor, model_format)
 
-    def of_part(part: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray | Levels]:
+    def of_part(part: slice) -> Found:
         counts = count_channels(view[:, part])
         stored, real = of_small(counts, numbers), Total(len(counts)).record()
         if known and lines is not None:
@@ -151,18 +165,14 @@ def _by_counting(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: b
             occur = counts.any(axis=0)
             values = real_rows(np.broadcast_to(numbers[occur], (len(counts), occur.sum())), tensor, part, model_format)
             real = of_counts(counts[:, occur], values)
-        return stored, real, levels_of_counts(counts, numbers, limits) if each else counts.sum(axis=0)
+        of_all = {"levels": levels_of_counts(counts, numbers, limits)} if each else {"counts": counts.sum(axis=0)}
+        return Found(stored, real, stored[[LOW, HIGH]], extent(real), **of_all)
 
     some, found = parts(view), []
     for part, figures in zip(some, by_threads(of_part, some), strict=True):
         found.append(figures)
         advance(view[:, part].nbytes)
-    stored, real = (np.concatenate([f[i] for f in found], axis=1) for i in (0, 1))
-    if each:
-        levels = Levels(*map(np.concatenate, zip(*(f[2] for f in found), strict=True)))
-    else:
-        levels = levels_of_counts(sum(f[2] for f in found)[None], numbers, limits)
-    return Found(stored, real, stored[[LOW, HIGH]], extent(real), levels)
+    return joined(found)
 
 
 def _lines(view: np.ndarray, tensor: ir.Tensor, model_format: str) -> _Lines | None:
@@ -208,12 +218,10 @@ def _by_rows(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: bool,
         if view.dtype.kind in "iu":
             stored.add(part, of_rows(rows.astype(np.float64)))
         advance(block.nbytes)
-    levels = None
-    if view.itemsize == 2:
-        levels = levels_of_channels(view, grid(tensor)) if each else _levels_of_all(view, tensor)
+    counts = levels = None
+    if view.itemsize == 2 and each:
+        levels = levels_of_channels(view, grid(tensor))
+    elif view.itemsize == 2:
+        counts = count_all(view, lambda _: None)
     record = real.record()
-    return Found(stored.record(), record, stored.record()[[LOW, HIGH]], extent(record), levels)
-
-
-def _levels_of_all(view: np.ndarray, tensor: ir.Tensor) -> Levels:
-    return levels_of_counts(count_all(view, lambda _: None)[None], numbers_of(view.dtype), grid(tensor))
+    return Found(stored.record(), record, stored.record()[[LOW, HIGH]], extent(record), counts, levels)

@@ -94,7 +94,34 @@ def unpack(
     >>> unpack(np.array([0x0F, 0x87], np.uint8), "bitpacking", count=4, dtype="int8", bits=4)
     array([ 7, -8, -1,  0], dtype=int8)
     """
-    dtype = np.dtype(dtype)
+    dtype = _checked(kind, count, np.dtype(dtype), bits)
+    if count == 0:
+        return np.empty(0, dtype)
+    return _KINDS[kind](raw, count=count, dtype=dtype, bits=bits, zero_point=zero_point)
+
+
+def unpack_bits(raw: np.ndarray, start: int, stop: int, *, count: int, dtype: np.dtype | str, bits: int) -> np.ndarray:
+    """Numbers ``start`` to ``stop`` of a bit-packed tensor of ``count``; parameters and errors as of :func:`unpack`.
+
+    Examples
+    --------
+    >>> unpack_bits(np.array([0x0F, 0x87], np.uint8), 1, 3, count=4, dtype="int8", bits=4)
+    array([-8, -1], dtype=int8)
+    """
+    dtype = _checked("bitpacking", count, np.dtype(dtype), bits)
+    if bits in (8, 16):
+        raise ModelFormatError(f"{bits}-bit weights are never bit-packed")
+    word = 8 * dtype.itemsize
+    wanted = -(-count * bits // word) * dtype.itemsize
+    if len(raw) != wanted:  # the runtime refuses more, and leaves rubbish in the rest when there is less
+        raise ModelFormatError(f"{count} packed {bits}-bit weights take {wanted} bytes, not {len(raw)}")
+    numbers = _fields(raw, start * bits, stop - start, bits, "little").view(dtype)
+    numbers -= 1 << bits - 1
+    return numbers
+
+
+def _checked(kind: str, count: int, dtype: np.dtype, bits: int) -> np.dtype:
+    """The type, once what is declared makes sense."""
     if kind not in _KINDS:
         raise ModelFormatError(f"weights are packed in an unknown way: {kind!r}")
     if not 0 <= count <= _MAX_BYTES // dtype.itemsize:
@@ -103,9 +130,7 @@ def unpack(
         wanted = "int8" if bits <= 8 else "int16"
         if not 1 <= bits <= 16 or dtype != wanted:
             raise ModelFormatError(f"{bits}-bit weights packed as {kind} cannot be {dtype.name}")
-    if count == 0:
-        return np.empty(0, dtype)
-    return _KINDS[kind](raw, count=count, dtype=dtype, bits=bits, zero_point=zero_point)
+    return dtype
 
 
 def _need(bits_there: int, bits_wanted: int, what: str) -> None:
@@ -144,15 +169,7 @@ def _fields(raw: np.ndarray, at: int, count: int, width: int, bitorder: str) -> 
 
 
 def _bitpacking(raw: np.ndarray, *, count: int, dtype: np.dtype, bits: int, **_: Any) -> np.ndarray:
-    if bits in (8, 16):
-        raise ModelFormatError(f"{bits}-bit weights are never bit-packed")
-    word = 8 * dtype.itemsize
-    wanted = -(-count * bits // word) * dtype.itemsize
-    if len(raw) != wanted:  # the runtime refuses more, and leaves rubbish in the rest when there is less
-        raise ModelFormatError(f"{count} packed {bits}-bit weights take {wanted} bytes, not {len(raw)}")
-    numbers = _fields(raw, 0, count, bits, "little").view(dtype)
-    numbers -= 1 << bits - 1
-    return numbers
+    return unpack_bits(raw, 0, count, count=count, dtype=dtype, bits=bits)
 
 
 class _BigEndianBits:

@@ -11,7 +11,7 @@ import numpy as np
 
 from mlinspect.errors import ModelFormatError
 from mlinspect.flatbuffer import Decoder, Record
-from mlinspect.formats.compression import kind_of, unpack
+from mlinspect.formats.compression import kind_of, unpack, unpack_bits
 from mlinspect.formats.records import shaped
 from mlinspect.ir import PackedData, Quantization
 
@@ -51,7 +51,8 @@ def tensor_data(
         data, odd = _plain(raw, name, dtype, shape)
         return Contents(data, "none", offset, raw.size, odd)
     load = partial(_unpack, raw, name, compression, bits or 8, count, dtype, shape, quantization)
-    return Contents(PackedData(raw, load), compression, offset, raw.size)
+    part = partial(_unpack_part, raw, name, bits or 8, count, dtype) if compression == "bitpacking" else None
+    return Contents(PackedData(raw, load, part), compression, offset, raw.size)
 
 
 def _plain(raw: np.ndarray, name: str, dtype: str, shape: tuple[int, ...]) -> tuple[np.ndarray, list[str]]:
@@ -87,6 +88,13 @@ def _unpack(
         raise error.within(f"constant {name}") from None
     array = shaped(flat, shape)
     return flat if array is None else array
+
+
+def _unpack_part(raw: np.ndarray, name: str, bits: int, count: int, dtype: str, start: int, stop: int) -> np.ndarray:
+    try:
+        return unpack_bits(raw, start, stop, count=count, dtype=dtype, bits=bits)
+    except ModelFormatError as error:
+        raise error.within(f"constant {name}") from None
 
 
 def _external(record: Record, name: str, dtype: str, shape: tuple[int, ...], folder: Path | None) -> Contents:

@@ -5,9 +5,10 @@ import pytest
 
 from mlinspect import constants, ir
 from mlinspect.analysis import counts, float_sums, measures, moments
+from mlinspect.analysis.counts import levels_of_counts, numbers_of
 from mlinspect.analysis.measures import measure
 from mlinspect.analysis.moments import COUNT, HIGH, INF, LOW, M2, M3, M4, MEAN, NAN, ZEROS, merge
-from mlinspect.execute.values import grid
+from mlinspect.analysis.operands import grid
 
 RNG = np.random.default_rng(10)
 
@@ -134,8 +135,9 @@ def check(tensor, model_format, each):
         near(stored, record_of(numbers), 1e-9)
         ends = rows_of(view, True)
         np.testing.assert_array_equal(found.span, [ends.min(axis=1), ends.max(axis=1)])
-    assert found.levels.distinct.tolist() == [len(np.unique(row)) for row in numbers.view(f"u{view.itemsize}")]
+    levels = found.levels if each else levels_of_counts(found.counts[None], numbers_of(view.dtype), grid(tensor))
+    assert levels.distinct.tolist() == [len(np.unique(row)) for row in numbers.view(f"u{view.itemsize}")]
     if tensor.quantized:
-        low, high = grid(view.dtype, tensor.quantization.bits)
-        assert found.levels.at_qmin.tolist() == np.count_nonzero(numbers <= low, axis=1).tolist()
-        assert found.levels.at_qmax.tolist() == np.count_nonzero(numbers >= high, axis=1).tolist()
+        low, high = grid(tensor)
+        assert levels.at_qmin.tolist() == np.count_nonzero(numbers <= low, axis=1).tolist()
+        assert levels.at_qmax.tolist() == np.count_nonzero(numbers >= high, axis=1).tolist()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mlinspect.errors import ModelFormatError
 from mlinspect.flatbuffer import Decoder, load_schema
-from mlinspect.formats.compression import _fields, kind_of, unpack
+from mlinspect.formats.compression import _fields, kind_of, unpack, unpack_bits
 
 ROOT = Path(__file__).parents[2]
 BITS = [b for b in range(1, 16) if b != 8]
@@ -174,6 +174,10 @@ def test_bitpacking(data, bits):
     values = data.draw(weights(bits))
     got = unpack(bitpack(values, bits), "bitpacking", count=len(values), dtype=wide(bits), bits=bits)
     assert got.dtype == wide(bits) and got.tolist() == values
+    start = data.draw(st.integers(0, len(values)))
+    stop = data.draw(st.integers(start, len(values)))
+    some = unpack_bits(bitpack(values, bits), start, stop, count=len(values), dtype=wide(bits), bits=bits)
+    assert some.dtype == wide(bits) and some.tolist() == values[start:stop]
 
 
 @quick

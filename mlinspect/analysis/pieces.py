@@ -1,0 +1,69 @@
+"""Constants cut into groups of channels, so that only a part is unpacked, and few figures are held, at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from math import prod
+
+import numpy as np
+
+from mlinspect import ir
+from mlinspect.analysis.operands import Use, by_channel, channel_axis, is_per_channel, of_channels, parameters_fit
+
+_UNPACKED = 1 << 24  # numbers that are unpacked at a time
+_CHANNELS = 1 << 16
+
+
+def pieces(tensor: ir.Tensor, use: Use | None) -> Iterator[tuple[np.ndarray, ir.Tensor]]:
+    """A constant in groups of channels.
+
+    Parameters
+    ----------
+    tensor : ir.Tensor
+        With data.
+    use : Use or None
+        Its first reader.
+
+    Yields
+    ------
+    view : ndarray, shape (outer, channels, inner)
+        As :func:`~mlinspect.analysis.operands.by_channel` gives it.
+    tensor : ir.Tensor
+        The tensor, its parameters those of these channels.
+
+    Examples
+    --------
+    >>> t = ir.Tensor(1, "w", 0, "constant", "int8", "Int8", (2, 3), data=np.int8([[1, 2, 3], [4, 5, 6]]), layout="OI")
+    >>> use = Use(ir.Layer(0, "", "", "fully_connected", 0, {}, (), ()), 1)
+    >>> [view.shape for view, _ in pieces(t, use)]
+    [(1, 2, 3)]
+    """
+    shape = tensor.shape or ()
+    part = tensor.data.part if isinstance(tensor.data, ir.PackedData) else None
+    if part is not None and channel_axis(tensor, use) == 0 and prod(shape) > _UNPACKED:
+        inner = prod(shape[1:])
+        for group in _groups(tensor, shape[0], max(_UNPACKED // inner, 2)):
+            numbers = part(group.start * inner, group.stop * inner)
+            yield numbers.reshape(1, -1, inner), _of_group(tensor, group)
+        return
+    array = tensor.data.load() if isinstance(tensor.data, ir.PackedData) else tensor.data
+    assert array is not None
+    view = by_channel(array.view(np.uint8) if array.dtype == bool else array, tensor, use)
+    for group in _groups(tensor, view.shape[1], _CHANNELS if len(view) == 1 else view.shape[1]):
+        yield view[:, group], _of_group(tensor, group)
+
+
+def _groups(tensor: ir.Tensor, channels: int, most: int) -> list[slice]:
+    """About equal groups; of at least two channels, as one parameter alone would count as per tensor."""
+    many = -(-channels // max(most, 1)) if parameters_fit(tensor, channels) else 1
+    ends = np.linspace(0, channels, max(many, 1) + 1).astype(int).tolist()
+    return [slice(start, stop) for start, stop in pairwise(ends)]
+
+
+def _of_group(tensor: ir.Tensor, group: slice) -> ir.Tensor:
+    q = tensor.quantization
+    if not is_per_channel(tensor) or q is None or len(q.scale) <= group.stop - group.start:
+        return tensor
+    return replace(tensor, quantization=of_channels(q, group))
