@@ -111,10 +111,13 @@ def _of_floats(view: np.ndarray, each: bool, advance: Advance) -> Found:
 
 def _together(view: np.ndarray, tensor: ir.Tensor, model_format: str, advance: Advance) -> Found:
     """Numbers that mean the same in every channel: how often each occurs at all says what they look like."""
-    with ThreadPoolExecutor(1) as other:
-        ends = other.submit(_ends, view, tensor, model_format)
-        counts = count_all(view, advance)
-        span, reach = ends.result()
+    if view.size > LARGE:
+        with ThreadPoolExecutor(1) as other:
+            ends = other.submit(_ends, view, tensor, model_format)
+            counts = count_all(view, advance)
+            span, reach = ends.result()
+    else:
+        counts, (span, reach) = count_all(view, advance), _ends(view, tensor, model_format)
     numbers = numbers_of(view.dtype)
     occur = counts > 0
     numbers, some = numbers[occur][None], counts[occur][None]
