@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -44,26 +43,27 @@ def pieces(tensor: ir.Tensor, use: Use | None) -> Iterator[tuple[np.ndarray, ir.
     part = tensor.data.part if isinstance(tensor.data, ir.PackedData) else None
     if part is not None and channel_axis(tensor, use) == 0 and prod(shape) > _UNPACKED:
         inner = prod(shape[1:])
-        for group in _groups(tensor, shape[0], max(_UNPACKED // inner, 2)):
+        for group, parameters in _groups(tensor, shape[0], max(_UNPACKED // inner, 2)):
             numbers = part(group.start * inner, group.stop * inner)
-            yield numbers.reshape(1, -1, inner), _of_group(tensor, group)
+            yield numbers.reshape(1, -1, inner), parameters
         return
     array = tensor.data.load() if isinstance(tensor.data, ir.PackedData) else tensor.data
     assert array is not None
     view = by_channel(array.view(np.uint8) if array.dtype == bool else array, tensor, use)
-    for group in _groups(tensor, view.shape[1], _CHANNELS if len(view) == 1 else view.shape[1]):
-        yield view[:, group], _of_group(tensor, group)
+    for group, parameters in _groups(tensor, view.shape[1], _CHANNELS if len(view) == 1 else view.shape[1]):
+        yield view[:, group], parameters
 
 
-def _groups(tensor: ir.Tensor, channels: int, most: int) -> list[slice]:
+def _groups(tensor: ir.Tensor, channels: int, most: int) -> Iterator[tuple[slice, ir.Tensor]]:
     """About equal groups; of at least two channels, as one parameter alone would count as per tensor."""
-    many = -(-channels // max(most, 1)) if parameters_fit(tensor, channels) else 1
-    ends = np.linspace(0, channels, max(many, 1) + 1).astype(int).tolist()
-    return [slice(start, stop) for start, stop in pairwise(ends)]
-
-
-def _of_group(tensor: ir.Tensor, group: slice) -> ir.Tensor:
-    q = tensor.quantization
-    if not is_per_channel(tensor) or q is None or len(q.scale) <= group.stop - group.start:
-        return tensor
-    return replace(tensor, quantization=of_channels(q, group))
+    many = -(-channels // max(most, 1))
+    if many < 2 or not parameters_fit(tensor, channels):
+        yield slice(0, channels), tensor
+        return
+    ends = np.linspace(0, channels, many + 1).astype(int).tolist()
+    for group in map(slice, ends, ends[1:]):
+        q = tensor.quantization
+        if q is not None and is_per_channel(tensor):
+            yield group, replace(tensor, quantization=of_channels(q, group))
+        else:
+            yield group, tensor

@@ -24,7 +24,7 @@ def network(tensor, kind="fully_connected"):
     return ir.Network("mslite", "", "", (ir.Graph(0, "", (), (), (layer,)),), {0: tensor})
 
 
-def quantization(channels=CHANNELS, bits=8, n=CHANNELS):
+def quantization(bits=8, n=CHANNELS):
     extra = {"var_corr": RNG.uniform(0.9, 1.1, n), "mean_corr": RNG.uniform(-0.1, 0.1, n)}
     return ir.Quantization(RNG.uniform(0.01, 0.2, n), np.zeros(n, int), 0, bits, True, extra)
 
@@ -55,6 +55,7 @@ def cases():
     yield "int16", constant(RNG.integers(-9000, 9900, (CHANNELS, 37)).astype(np.int16), quantization(bits=16))
     yield "int32", constant(RNG.integers(-9000, 9900, (CHANNELS, 37)).astype(np.int32))
     yield "too few parameters", constant(RNG.integers(-90, 99, (CHANNELS, 37)).astype(np.int8), quantization(n=8))
+    yield "too many parameters", constant(RNG.integers(-90, 99, (CHANNELS, 37)).astype(np.int8), quantization(n=30))
     yield "int4", packed(4, quantization(bits=4))
     yield "int7 per tensor", packed(7, ir.Quantization(np.array([0.1]), np.array([3]), None, 7))
 
@@ -68,9 +69,10 @@ def test_groups_change_no_figure(name, tensor, by, monkeypatch):
     monkeypatch.setattr(module, "_CHANNELS", 4)
     groups = [view.shape[1] for view, _ in pieces(tensor, Use(net.graphs[0].layers[0], 1))]
     assert sum(groups) == CHANNELS
-    assert len(groups) == (1 if name == "too few parameters" else 5 if "per tensor" in name or name == "int4" else 6)
+    assert len(groups) == (1 if name.startswith("too") else 5 if "per tensor" in name or name == "int4" else 6)
     assert min(groups) > 1  # one parameter alone would be read in single precision
     pd.testing.assert_frame_equal(stats(net, by), want, rtol=1e-12, atol=1e-12)
+    assert want["mean"].isna().all() == name.startswith("too")
 
 
 def test_the_file_says_which_numbers_are_unpacked():
