@@ -53,22 +53,19 @@ def stats(model: Any, by: str = "tensor") -> pd.DataFrame:
     readers = uses(network)
     found = [tensor for _, tensor in sorted(network.tensors.items()) if tensor.data is not None]
     table = "stats" if by == "tensor" else "channel_stats"
-    rows: dict[str, list[Any]] = {name: [] for name, _, _, _ in COLUMNS[table]}
     with tqdm(total=sum(t.nbytes for t in found), unit="B", unit_scale=True, delay=2, leave=False) as bar:
-        for tensor in found:
-            use = readers.get(tensor.index)
-            figures = _measure(tensor, use, network.format, by == "channel", bar.update)
-            figures |= _subject(tensor, use)
-            for name, values in rows.items():
-                values.append((figures.get(name), len(figures["elements"])))
-    return frame(table, {name: _column(values) for name, values in rows.items()})
+        measured = [_figures(t, readers.get(t.index), network.format, by == "channel", bar.update) for t in found]
+    lengths = [len(figures["elements"]) for figures in measured]
+    columns = {name: _column([f.pop(name, None) for f in measured], lengths) for name, _, _, _ in COLUMNS[table]}
+    return frame(table, columns)
 
 
-def _column(values: list[tuple[Any, int]]) -> Any:
-    """A column of pieces: arrays, or one value for so many rows."""
-    if not any(isinstance(value, np.ndarray) for value, _ in values):
-        return [value for value, length in values for _ in range(length)]
-    return np.concatenate([np.full(length, np.nan) if value is None else value for value, length in values])
+def _column(values: list[Any], lengths: list[int]) -> Any:
+    """A column of arrays, or of one value for so many rows."""
+    if not any(isinstance(value, np.ndarray) for value in values):
+        return [value for value, length in zip(values, lengths, strict=True) for _ in range(length)]
+    missing = (np.full(length, np.nan) for length in lengths)
+    return np.concatenate([m if v is None else v for v, m in zip(values, missing, strict=True)])
 
 
 def _subject(tensor: ir.Tensor, use: Use | None) -> dict[str, Any]:
@@ -86,14 +83,14 @@ def _subject(tensor: ir.Tensor, use: Use | None) -> dict[str, Any]:
     }
 
 
-def _measure(tensor: ir.Tensor, use: Use | None, model_format: str, each: bool, advance: Advance) -> dict[str, Any]:
+def _figures(tensor: ir.Tensor, use: Use | None, model_format: str, each: bool, advance: Advance) -> dict[str, Any]:
     """The figures of a tensor as arrays: one number, or one a channel where ``each`` is true."""
     found, size, packed = [], 0, isinstance(tensor.data, ir.PackedData) and tensor.compression != "external"
     whole, limits = tensor.dtype.startswith(("int", "uint", "bool")), grid(tensor)
     for view, part in pieces(tensor, use):
         if tensor.dtype.startswith(("string", "unknown")) or view.dtype.kind not in "iuf":
             advance(tensor.nbytes)
-            return {"elements": np.array([view.size]), "channel": np.array([0])}
+            return {"elements": np.array([view.size]), "channel": np.array([0])} | _subject(tensor, use)
         piece = measure(view, part, model_format, each, (lambda _: None) if packed else advance)
         if not each:
             piece = piece._replace(stored=merge(piece.stored[:, None]), real=merge(piece.real[:, None]))
@@ -123,7 +120,7 @@ def _measure(tensor: ir.Tensor, use: Use | None, model_format: str, each: bool, 
         if counts is not None:
             levels = levels_of_counts(counts[None], numbers_of(numbers), limits)
     figures |= _named(real, "") | _levels(levels, figures["elements"], tensor, limits)
-    return figures | (_named(stored, "stored_") if whole else {})
+    return figures | (_named(stored, "stored_") if whole else {}) | _subject(tensor, use)
 
 
 def _range_used(span: np.ndarray, limits: tuple[int, int] | None) -> np.ndarray:
