@@ -354,7 +354,7 @@ class Session:
         ----------
         tensor : int or str
         function : callable, optional
-            What to tell, given the real values.
+            What to tell, given the real values. Of an error that it raises, its text is told.
         name : str, optional
             What to call it.
         """
@@ -377,7 +377,10 @@ class Session:
             row["shape"] = real.shape
             if real.size and real.dtype.kind in "iufb":
                 row |= {"min": real.min(), "max": real.max(), "mean": real.mean(dtype=np.float64)}
-            row["value"] = None if function is None else function(real)
+            try:
+                row["value"] = None if function is None else function(real)
+            except Exception as error:  # whatever it is, it must not stop the run
+                row["value"] = f"{type(error).__name__}: {error}"
             rows.append(row)
         return pd.DataFrame(rows, columns=["watch", "tensor", "shape", "min", "max", "mean", "value"])
 

@@ -385,6 +385,8 @@ def test_watches_and_history() -> None:
     row = session.watches.iloc[0]
     assert (row["watch"], row["tensor"], row["value"]) == ("zeros", tensor, stats["zeros"])
     assert (row["min"], row["max"]) == pytest.approx((stats["min"], stats["max"]))
+    session.watch(tensor, lambda x: 1 // 0)
+    assert session.watches["value"].iloc[1] == "ZeroDivisionError: integer division or modulo by zero"
     history = session.history
     assert history.layer.tolist() == [layer.index for layer in session.layers]
     assert history.index.tolist() == list(range(1, 20))
