@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,20 +28,21 @@ class Levels(NamedTuple):
 
 
 def by_threads(call: Callable[[Any], Any], items: list[Any]) -> Iterable[Any]:
-    """``map`` on all cores; without threads where there is one item only."""
+    """``map`` on up to four cores, as each takes memory; without threads where there is one item only."""
     if len(items) < 2:
         yield from map(call, items)
         return
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(min(os.cpu_count() or 1, 4)) as pool:
         yield from pool.map(call, items)
 
 
+@cache
 def numbers_of(dtype: np.dtype[Any]) -> np.ndarray:
     """Every number of a type of 8 or 16 bits: whole ones in order, others in the order of their bits."""
-    if dtype.kind == "f":
-        return np.arange(1 << 16, dtype=np.uint16).view(dtype)
-    limits = np.iinfo(dtype)
-    return np.arange(limits.min, limits.max + 1).astype(dtype)
+    bits = np.arange(1 << 8 * dtype.itemsize, dtype=f"u{dtype.itemsize}")
+    numbers = _in_order(bits, dtype).view(dtype)
+    numbers.flags.writeable = False
+    return numbers
 
 
 def count_all(numbers: np.ndarray, advance: Advance, run: Callable[..., Iterable[Any]] = by_threads) -> np.ndarray:
@@ -52,10 +54,10 @@ def count_all(numbers: np.ndarray, advance: Advance, run: Callable[..., Iterable
     [1, 0, 2]
     """
     flat, size = numbers.reshape(-1), _PIECE if numbers.itemsize == 1 else _SHORT
-    pieces = [flat[i : i + size] for i in range(0, flat.size, size)]
-    counts = np.zeros(1 << 8 * numbers.itemsize, np.int64)
+    pieces = [flat[i : i + size] for i in range(0, max(flat.size, 1), size)]
+    counts: Any = 0
     for piece, found in zip(pieces, run(_count, pieces), strict=True):
-        counts += found
+        counts = counts + found
         advance(piece.nbytes)
     return counts
 
@@ -88,7 +90,7 @@ def count_channels(view: np.ndarray) -> np.ndarray:
     if inner >= LONG:
         for rows in view.view(np.uint8):
             for channel, row in enumerate(rows):
-                counts[channel] += _pillow(row)
+                counts[channel] += sum(_pillow(row[i : i + _PIECE]) for i in range(0, inner, _PIECE))
         return _in_order(counts, view.dtype)
     first = np.arange(0, channels * 256, 256)[:, None] - int(np.iinfo(view.dtype).min)
     size = _SHORT if outer == 1 else max(_SHORT, 1024 * channels)  # several numbers a counter
@@ -112,6 +114,8 @@ def parts(view: np.ndarray) -> list[slice]:
 
 def levels_of_counts(counts: np.ndarray, numbers: np.ndarray, grid: tuple[int, int] | None) -> Levels:
     """Figures of each row of (rows, n): ``numbers`` that occur ``counts`` times."""
+    if len(counts) == 1:  # mostly few of 65,536
+        numbers, counts = numbers[counts[0] > 0], counts[counts > 0][None]
     p = counts.astype(np.float64)
     p /= np.maximum(p.sum(axis=1, keepdims=True), 1)
     entropy = -np.vecdot(p, np.log2(np.where(p > 0, p, 1))) + 0.0

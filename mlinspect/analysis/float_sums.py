@@ -18,7 +18,7 @@ from mlinspect.analysis.moments import (
     ZEROS,
     Advance,
     Total,
-    about_mean,
+    about,
     blocks,
     extent,
     of_rows,
@@ -100,30 +100,45 @@ def _in_float32(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndar
     record, mean, reach = np.zeros((10, len(s1))), s1 / n, np.maximum(-low, high)
     record[COUNT], record[MEAN], record[ZEROS] = n, mean, zeros
     record[LOW], record[HIGH] = (low, high) if each else (low.min(), high.max())
-    record[M2], record[M3], record[M4] = about_mean(mean, s1, s2, s3, s4)
+    record[M2], record[M3], record[M4] = about(mean, n, s1, s2, s3, s4)[1:]
     return record, reach
 
 
-def _sums_of_rows(view: np.ndarray, advance: Advance) -> list[np.ndarray]:
+def _sums_of_rows(view: np.ndarray, advance: Advance) -> np.ndarray:
     """Sums of the first four powers, and zeros, of each channel: each step is a pass over a block in the cache."""
     channels = view.shape[1]
     numbers, ones, buffer = np.arange(channels), np.ones(_PIECE, np.float32), np.empty(moments.BLOCK, np.float32)
-    whose, sums, zeros = [], [], np.zeros(channels)
+    total, waiting = np.zeros((5, channels)), max(moments.BLOCK, channels)
+    whose: list[np.ndarray] = []
+    sums: list[tuple[np.ndarray, ...]] = []
+
+    def add_up() -> None:
+        owner = np.concatenate(whose, axis=None)
+        for row, parts in zip(total, zip(*sums, strict=True), strict=False):
+            row += np.bincount(owner, np.concatenate(parts, axis=None), channels)
+        whose.clear()
+        sums.clear()
+
     for part, block in blocks(view):
         rows, whom = block.swapaxes(0, 1).reshape(block.shape[1], -1).astype(np.float32, copy=False), numbers[part]
         for x in _pieces(rows):
             sum1, sum2 = x @ ones[: x.shape[2]], np.vecdot(x, x)
             squares = np.square(x, out=buffer[: x.size].reshape(x.shape))
             if view.dtype.kind == "f" and np.minimum.reduce(squares, axis=None) == 0:
-                zeros[whom] += np.count_nonzero(x == 0, axis=(1, 2))
-            whose.append((whom, x.shape[1]))
+                total[4, whom] += np.count_nonzero(x == 0, axis=(1, 2))
+            whose.append(whom.repeat(x.shape[1]))
             sums.append((sum1, sum2, np.vecdot(squares, x), np.vecdot(squares, squares)))
+            waiting -= sum1.size
+            if waiting < 0:
+                add_up()
+                waiting = max(moments.BLOCK, channels)
         advance(block.nbytes)
-    owner = np.concatenate([whom.repeat(pieces) for whom, pieces in whose])
-    return [np.bincount(owner, np.concatenate(s, axis=None), channels) for s in zip(*sums, strict=True)] + [zeros]
+    if sums:
+        add_up()
+    return total
 
 
-def _sums_of_columns(columns: np.ndarray, advance: Advance) -> list[np.ndarray]:
+def _sums_of_columns(columns: np.ndarray, advance: Advance) -> np.ndarray:
     """:func:`_sums_of_rows` of the columns of a matrix, of which several rows are taken as one where it is narrow."""
     channels = columns.shape[1]
     wide = max(1, 1024 // channels)
@@ -144,7 +159,7 @@ def _sums_of_columns(columns: np.ndarray, advance: Advance) -> list[np.ndarray]:
             sums[3, part] += np.einsum("ij,ij->j", squares, squares)
             advance(block.nbytes)
         total += sums.reshape(5, -1, channels).sum(axis=1)
-    return list(total)
+    return total
 
 
 def _pieces(rows: np.ndarray) -> list[np.ndarray]:
@@ -158,16 +173,15 @@ def channel_extremes(view: np.ndarray) -> list[np.ndarray]:
     """Least and largest number of each channel, in few and long calls."""
     found = []
     for extreme in (np.minimum, np.maximum):
-        if view.shape[2] > 1:
-            found.append(extreme.reduce(extreme.reduce(view, axis=2), axis=0))
-        else:  # along the outer axis numpy is slow, unless rows are long
-            deep = -(-_PIECE // view.shape[1])
-            whole = len(view) // deep * deep
-            rest = view[whole:, :, 0]
+        rows = view.reshape(len(view), -1)
+        if len(rows) > 1:  # along the outer axis numpy is slow, unless rows are long
+            deep = -(-_PIECE // rows.shape[1])
+            whole = len(rows) // deep * deep
             if whole:
-                most = extreme.reduce(view[:whole].reshape(-1, deep, view.shape[1]), axis=0)
-                rest = np.concatenate([most, rest])
-            found.append(extreme.reduce(rest, axis=0))
+                most = extreme.reduce(rows[:whole].reshape(-1, deep, rows.shape[1]), axis=0)
+                rows = np.concatenate([most, rows[whole:]])
+            rows = extreme.reduce(rows, axis=0)
+        found.append(extreme.reduce(rows.reshape(view.shape[1:]), axis=1))
     return found
 
 

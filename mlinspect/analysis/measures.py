@@ -23,19 +23,19 @@ from mlinspect.analysis.float_sums import LARGE, channel_extremes, of_view
 from mlinspect.analysis.moments import (
     HIGH,
     LOW,
+    MEAN,
     ZEROS,
     Advance,
     Total,
     blocks,
     extent,
+    merge,
     of_counts,
     of_rows,
     of_small,
     on_line,
 )
 from mlinspect.analysis.operands import grid, is_per_channel, parameters_fit, real_rows
-
-_FINITE = {"float16": 0x7C00, "bfloat16": 0x7F80}  # bits of the magnitudes below which numbers are finite
 
 
 class Found(NamedTuple):
@@ -78,22 +78,33 @@ def measure(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: bool, 
     >>> found.span.tolist(), found.counts[[1 + 128, 3 + 128]].tolist()
     ([[1.0], [3.0]], [1, 2])
     """
-    if view.dtype.kind == "f" and view.itemsize > 2:
-        return _of_floats(view, each, advance)
-    if view.itemsize <= 2 and view.size and not each:
-        if tensor.dtype in _FINITE:
-            return _together(view, tensor, model_format, advance)
-        lines = _lines(view, tensor, model_format)
-        if lines is not None and not is_per_channel(tensor):
-            return _together(view, tensor, model_format, advance)
-        long = view.itemsize == 1 and view.shape[2] >= LONG
-        if lines is not None and view.size > LARGE and not long and len(np.unique(lines.zero)) == 1:
-            return _by_sums(view, tensor, lines, model_format, advance)
-    return (_by_counting if view.itemsize == 1 else _by_rows)(view, tensor, model_format, each, advance)
+    with np.errstate(all="ignore"):  # of broken parameters
+        if view.dtype.kind == "f" and view.itemsize > 2:
+            return _of_floats(view, each, advance)
+        if view.itemsize <= 2 and view.size and not each:
+            lines = _lines(view, tensor, model_format)
+            if not is_per_channel(tensor) and (lines is not None or _infinite(view, tensor)):
+                return _together(view, tensor, model_format, advance)
+            if lines is not None and _summed(view) and (lines.zero == 0).all():
+                return _by_sums(view, tensor, lines, model_format, advance)
+        return (_by_counting if view.itemsize == 1 else _by_rows)(view, tensor, model_format, each, advance)
+
+
+def _infinite(view: np.ndarray, tensor: ir.Tensor) -> int:
+    """The bits of Inf where the numbers are floating-point ones of 16 bits, else 0."""
+    return 0x7C00 if view.dtype == np.float16 else 0x7F80 if tensor.dtype == "bfloat16" and view.itemsize == 2 else 0
+
+
+def _summed(view: np.ndarray) -> bool:
+    """Whether sums of channels are found faster than counts: many numbers, in rows or columns that are not too long."""
+    counted = view.itemsize == 1 and view.shape[2] >= LONG
+    return view.size > LARGE and (len(view) == 1 or view.shape[2] == 1) and not counted
 
 
 def joined(found: list[Found]) -> Found:
     """What was found in groups of channels, as one."""
+    if len(found) == 1:
+        return found[0]
     stored, real, span = (np.concatenate([f[i] for f in found], axis=1) for i in range(3))
     counts = [f.counts for f in found if f.counts is not None]
     levels = [f.levels for f in found if f.levels is not None]
@@ -127,15 +138,17 @@ def _together(view: np.ndarray, tensor: ir.Tensor, model_format: str, advance: A
 
 def _ends(view: np.ndarray, tensor: ir.Tensor, model_format: str) -> tuple[np.ndarray, np.ndarray]:
     """Smallest and largest stored number of each channel, and the largest finite magnitude of real values."""
-    if tensor.dtype not in _FINITE:
+    infinite = _infinite(view, tensor)
+    if not infinite:
         span = np.array(channel_extremes(view))
-        return span.astype(np.float64), np.abs(real_rows(span, tensor, slice(0, 1), model_format)).max(axis=0)
+        real = real_rows(span, tensor, slice(0, 1), model_format).astype(np.float64)
+        return span.astype(np.float64), np.abs(real).max(axis=0)
     most = np.full(view.shape[1], -1, np.int16)
     for part, block in blocks(view.view(np.int16)):
         bits = block & 0x7FFF  # of magnitudes they are in order
-        bits[bits >= _FINITE[tensor.dtype]] = -1
+        bits[bits >= infinite] = -1
         most[part] = np.maximum(most[part], bits.max(axis=2).max(axis=0))
-    reach = real_rows(most.view(view.dtype)[None], tensor, slice(0, 1), model_format)[0]
+    reach = real_rows(most.view(view.dtype)[None], tensor, slice(0, 1), model_format)[0].astype(np.float64)
     return np.full((2, len(most)), np.nan), np.where(most < 0, np.nan, reach)
 
 
@@ -148,7 +161,7 @@ def _by_sums(view: np.ndarray, tensor: ir.Tensor, lines: _Lines, model_format: s
     numbers = numbers_of(view.dtype)
     real = _on_lines(sums, lines, slice(None), view, tensor, model_format)
     real[ZEROS] = 0
-    real[ZEROS, 0] = counts[numbers == lines.zero[0]].sum()
+    real[ZEROS, 0] = counts[numbers == 0].sum()
     return Found(of_counts(counts[None], numbers), real, sums[[LOW, HIGH]], extent(real), counts)
 
 
@@ -158,7 +171,10 @@ def _by_counting(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: b
     known, lines = parameters_fit(tensor, view.shape[1]), _lines(view, tensor, model_format)
 
     def of_part(part: slice) -> Found:
-        counts = count_channels(view[:, part])
+        with np.errstate(all="ignore"):  # a thread's own
+            return of_counted(part, count_channels(view[:, part]))
+
+    def of_counted(part: slice, counts: np.ndarray) -> Found:
         stored, real = of_small(counts, numbers), Total(len(counts)).record()
         if known and lines is not None:
             real = _on_lines(stored, lines, part, view, tensor, model_format)
@@ -168,8 +184,11 @@ def _by_counting(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: b
             occur = counts.any(axis=0)
             values = real_rows(np.broadcast_to(numbers[occur], (len(counts), occur.sum())), tensor, part, model_format)
             real = of_counts(counts[:, occur], values)
-        of_all = {"levels": levels_of_counts(counts, numbers, limits)} if each else {"counts": counts.sum(axis=0)}
-        return Found(stored, real, stored[[LOW, HIGH]], extent(real), **of_all)
+        found = Found(stored, real, stored[[LOW, HIGH]], extent(real))
+        if each:
+            return found._replace(levels=levels_of_counts(counts, numbers, limits))
+        stored, real = merge(stored[:, None]), merge(real[:, None])  # fewer figures to hold
+        return found._replace(stored=stored, real=real, counts=counts.sum(axis=0))
 
     some, found = parts(view), []
     for part, figures in zip(some, by_threads(of_part, some), strict=True):
@@ -183,14 +202,15 @@ def _lines(view: np.ndarray, tensor: ir.Tensor, model_format: str) -> _Lines | N
     clusters = tensor.meta.get("quantClusters")
     if (clusters is not None and len(clusters)) or not parameters_fit(tensor, view.shape[1]) or not view.size:
         return None
+    if view.dtype.kind not in "iu" or tensor.dtype == "bfloat16":
+        return None
     every = slice(0, view.shape[1] if is_per_channel(tensor) else 1)
     numbers = numbers_of(view.dtype)
     ends = real_rows(np.tile(numbers[[0, -1]], (every.stop, 1)), tensor, every, model_format).astype(np.float64)
-    with np.errstate(all="ignore"):
-        slope = (ends[:, 1] - ends[:, 0]) / (len(numbers) - 1)
-        zero = np.rint(numbers[0] - ends[:, 0] / slope)
-        if not ((np.abs(slope) > 1e-30) & (np.abs(zero) < 4 * len(numbers))).all():  # of broken parameters
-            return None
+    slope = (ends[:, 1] - ends[:, 0]) / (len(numbers) - 1)
+    zero = np.rint(numbers[0] - ends[:, 0] / slope)
+    if not (np.isfinite(ends).all() and ((np.abs(slope) > 1e-30) & (np.abs(zero) < 4 * len(numbers))).all()):
+        return None
     near = np.clip(zero, numbers[0], numbers[-1]).astype(view.dtype)
     exact = real_rows(near[:, None], tensor, every, model_format)[:, 0] == 0
     start = np.where(exact, -slope * zero, ends[:, 0] - slope * numbers[0])
@@ -204,6 +224,7 @@ def _on_lines(
     real = on_line(stored, lines.slope[part], lines.start[part])
     ends = real_rows(stored[[LOW, HIGH]].T.astype(view.dtype), tensor, part, model_format)
     real[LOW], real[HIGH] = ends.min(axis=1), ends.max(axis=1)
+    real[MEAN] = np.clip(real[MEAN], real[LOW], real[HIGH])
     return real
 
 

@@ -94,11 +94,13 @@ def of_small(counts: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     if counts.sum(axis=1).max(initial=0) > 1 << 21:  # beyond it, float64 could not hold them
         return of_counts(counts, numbers)
     x, weights = numbers.astype(np.float64), counts.astype(np.float64)
-    n, s1, s2, s3, s4 = (np.vecdot(weights, x**power) for power in range(5))
+    n, s1, s2, s3, s4 = (np.vecdot(weights, x**power).astype(np.int64) for power in range(5))
+    some = np.maximum(n, 1)
+    centre = np.rint(s1 / some).astype(np.int64)  # whole, so that no digit is lost on the way to it
+    sums = about(centre, n, s1, s2, s3, s4)
     record = np.zeros((10, len(counts)))
-    mean = s1 / np.maximum(n, 1)
-    record[COUNT], record[MEAN] = n, mean
-    record[M2], record[M3], record[M4] = about_mean(mean, s1, s2, s3, s4)
+    record[COUNT], record[MEAN] = n, centre + sums[0] / some
+    record[M2], record[M3], record[M4] = about(sums[0] / some, n, *sums)[1:]
     occurs = counts > 0
     record[LOW] = np.where(n > 0, x[occurs.argmax(axis=1)], np.inf)
     record[HIGH] = np.where(n > 0, x[::-1][occurs[:, ::-1].argmax(axis=1)], -np.inf)
@@ -106,12 +108,13 @@ def of_small(counts: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     return record
 
 
-def about_mean(mean: Any, s1: Any, s2: Any, s3: Any, s4: Any) -> tuple[Any, Any, Any]:
-    """Sums of the second to fourth powers about the mean, of sums of powers about 0."""
+def about(centre: Any, n: Any, s1: Any, s2: Any, s3: Any, s4: Any) -> tuple[Any, Any, Any, Any]:
+    """Sums of the first four powers about ``centre``, of those about 0."""
     return (
-        s2 - mean * s1,
-        s3 - 3 * mean * s2 + 2 * mean**2 * s1,
-        s4 - 4 * mean * s3 + 6 * mean**2 * s2 - 3 * mean**3 * s1,
+        s1 - n * centre,
+        s2 - 2 * centre * s1 + n * centre**2,
+        s3 - 3 * centre * s2 + 3 * centre**2 * s1 - n * centre**3,
+        s4 - 4 * centre * s3 + 6 * centre**2 * s2 - 4 * centre**3 * s1 + n * centre**4,
     )
 
 
@@ -130,6 +133,8 @@ def merge(records: np.ndarray) -> np.ndarray:
     Source: Pebay, "Formulas for robust, one-pass parallel computation of covariances and arbitrary-order statistical
     moments", 2008.
     """
+    if records.shape[2] == 1:
+        return records[:, :, 0]
     merged = records.sum(axis=2)
     n = records[COUNT]
     mean = (n * records[MEAN]).sum(axis=1) / np.maximum(merged[COUNT], 1)

@@ -214,7 +214,9 @@ def real_rows(
     """
     q = tensor.quantization
     if q is not None and q.per_channel:
-        if len(rows) == 1 < len(q.scale):  # one parameter alone counts as per tensor, which is read in single precision
+        if tensor.quantized and len(rows) == 1 < len(
+            q.scale
+        ):  # one parameter alone counts as per tensor, which is read in single precision
             channels = np.arange(len(q.scale))[channels].repeat(2)
             return real_rows(rows.repeat(2, axis=0), tensor, channels, model_format)[:1]
         q = replace(of_channels(q, channels), axis=0)

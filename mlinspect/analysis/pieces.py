@@ -11,7 +11,7 @@ import numpy as np
 from mlinspect import ir
 from mlinspect.analysis.operands import Use, by_channel, channel_axis, is_per_channel, of_channels, parameters_fit
 
-_UNPACKED = 1 << 24  # numbers that are unpacked at a time
+_UNPACKED = 1 << 23  # numbers from which on they are unpacked by groups, of less than twice as many
 _CHANNELS = 1 << 16
 
 
@@ -43,20 +43,21 @@ def pieces(tensor: ir.Tensor, use: Use | None) -> Iterator[tuple[np.ndarray, ir.
     part = tensor.data.part if isinstance(tensor.data, ir.PackedData) else None
     if part is not None and channel_axis(tensor, use) == 0 and prod(shape) > _UNPACKED:
         inner = prod(shape[1:])
-        for group, parameters in _groups(tensor, shape[0], max(_UNPACKED // inner, 2)):
+        for group, parameters in _groups(tensor, shape[0], _UNPACKED // inner):
             numbers = part(group.start * inner, group.stop * inner)
             yield numbers.reshape(1, -1, inner), parameters
         return
     array = tensor.data.load() if isinstance(tensor.data, ir.PackedData) else tensor.data
     assert array is not None
     view = by_channel(array.view(np.uint8) if array.dtype == bool else array, tensor, use)
-    for group, parameters in _groups(tensor, view.shape[1], _CHANNELS if len(view) == 1 else view.shape[1]):
+    many = len(view) == 1 and view.dtype.kind in "iu"  # of others, little is held of each channel
+    for group, parameters in _groups(tensor, view.shape[1], _CHANNELS if many else view.shape[1]):
         yield view[:, group], parameters
 
 
-def _groups(tensor: ir.Tensor, channels: int, most: int) -> Iterator[tuple[slice, ir.Tensor]]:
+def _groups(tensor: ir.Tensor, channels: int, least: int) -> Iterator[tuple[slice, ir.Tensor]]:
     """About equal groups; of at least two channels, as one parameter alone would count as per tensor."""
-    many = -(-channels // max(most, 1))
+    many = channels // max(least, 2)
     if many < 2 or not parameters_fit(tensor, channels):
         yield slice(0, channels), tensor
         return

@@ -86,11 +86,13 @@ def _subject(tensor: ir.Tensor, use: Use | None) -> dict[str, Any]:
 def _figures(tensor: ir.Tensor, use: Use | None, model_format: str, each: bool, advance: Advance) -> dict[str, Any]:
     """The figures of a tensor as arrays: one number, or one a channel where ``each`` is true."""
     found, size, packed = [], 0, isinstance(tensor.data, ir.PackedData) and tensor.compression != "external"
-    whole, limits = tensor.dtype.startswith(("int", "uint", "bool")), grid(tensor)
+    if tensor.dtype.startswith(("string", "unknown")):
+        advance(tensor.nbytes)
+        array = tensor.data.load() if isinstance(tensor.data, ir.PackedData) else tensor.data
+        assert array is not None
+        return {"elements": np.array([array.size]), "channel": np.array([0])} | _subject(tensor, use)
+    limits = grid(tensor)
     for view, part in pieces(tensor, use):
-        if tensor.dtype.startswith(("string", "unknown")) or view.dtype.kind not in "iuf":
-            advance(tensor.nbytes)
-            return {"elements": np.array([view.size]), "channel": np.array([0])} | _subject(tensor, use)
         piece = measure(view, part, model_format, each, (lambda _: None) if packed else advance)
         if not each:
             piece = piece._replace(stored=merge(piece.stored[:, None]), real=merge(piece.real[:, None]))
@@ -120,6 +122,7 @@ def _figures(tensor: ir.Tensor, use: Use | None, model_format: str, each: bool, 
         if counts is not None:
             levels = levels_of_counts(counts[None], numbers_of(numbers), limits)
     figures |= _named(real, "") | _levels(levels, figures["elements"], tensor, limits)
+    whole = numbers.kind in "iu" and tensor.dtype != "bfloat16"
     return figures | (_named(stored, "stored_") if whole else {}) | _subject(tensor, use)
 
 

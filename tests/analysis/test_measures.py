@@ -84,6 +84,12 @@ def zoo(shape):
     for name, scale in {"0": 0, "negative": -0.1, "NaN": np.nan, "Inf": np.inf, "tiny": 1e-42, "huge": 1e37}.items():
         yield f"scale {name}", constant(whole(shape, np.int8), quantization(scale=scale))
         yield f"scales {name}", constant(whole(shape, np.int8), quantization(n, scale=[0.1, scale]))
+    big = whole(shape, np.uint8, 0, 30)
+    yield "ends too large", constant(big, quantization(scale=1e37))
+    yield "ends of a channel too large", constant(big, quantization(n, scale=[0.1, 1e37]))
+    yield "int16 ends too large", constant(whole(shape, np.int16), quantization(bits=16, scale=1e35))
+    yield "float16 as bytes", constant(whole(shape, np.uint8, 0, 256), None, "float16")
+    yield "bfloat16 as bytes", constant(whole(shape, np.uint8, 0, 256), None, "bfloat16")
     yield "far zero point", constant(whole(shape, np.int8), quantization(zero_point=10**6))
     clusters = RNG.normal(size=256).astype(np.float32)
     yield "clusters", constant(whole(shape, np.int8), None, quantClusters=clusters)

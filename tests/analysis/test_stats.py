@@ -26,8 +26,14 @@ def quantization(channels=1, axis=None, bits=8, zero_point=0):
 def constant(data, q=None, dtype=None, **more):
     data = np.asarray(data)
     dtype = dtype or str(data.dtype)
-    more = {"data": data, "quantization": q, "quantized": q is not None, "nbytes": data.nbytes} | more
-    return ir.Tensor(0, "w", 0, "constant", dtype, dtype, data.shape, **more)
+    more = {
+        "data": data,
+        "quantization": q,
+        "quantized": q is not None,
+        "nbytes": data.nbytes,
+        "shape": data.shape,
+    } | more
+    return ir.Tensor(0, "w", 0, "constant", dtype, dtype, **more)
 
 
 def network(tensor, kind=None, slot=1, fmt="mslite", **attrs):
@@ -190,6 +196,25 @@ def test_constants_without_figures_have_a_row(tensor, by):
     table = stats(network(tensor), by)
     assert len(table) == (4 if by == "channel" and tensor.dtype == "int8" and tensor.array.size else 1)
     assert table[["min", "max", "mean", "std"]].isna().all(axis=None)
+
+
+@pytest.mark.parametrize("by", ["tensor", "channel"])
+def test_odd_constants_have_a_row(by):
+    odd = [
+        constant(np.arange(11, dtype=np.uint8), dtype="float16", shape=(5,)),  # of a damaged file: as bytes
+        constant(np.zeros((0, 3), np.uint8), dtype="string", layout="OI"),
+        constant(np.zeros(4, np.uint8), quantization(), dtype="unknown(99)"),
+        constant(np.int8([[1, 2]]), ir.Quantization(np.ones(2), np.zeros(1, int), 0), quantized=False),
+    ]
+    rows = pd.concat(stats(network(tensor, "conv2d"), by) for tensor in odd)
+    assert rows.elements.tolist() == [11, 0, 4, 2]
+    assert rows.stored_max.fillna(-1).tolist() == [10, -1, -1, 2]
+
+
+def test_ranges_of_channels_may_lie_far_apart():
+    far = (np.float32([[1e-5, 0], [3e38, 1]]).view(np.uint32) >> 16).astype(np.uint16)
+    row = stats(network(constant(far, dtype="bfloat16"), "conv2d")).loc[0]
+    assert row.channel_range_ratio == pytest.approx(3e43, rel=0.01)
 
 
 def test_columns_are_as_declared():
