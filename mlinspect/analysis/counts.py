@@ -105,10 +105,10 @@ def count_channels(view: np.ndarray) -> np.ndarray:
 
 
 def parts(view: np.ndarray) -> list[slice]:
-    """Channels that a thread takes at a time: few where they are long, but whole cache lines."""
+    """Channels that a thread takes at a time: some MB, in whole cache lines, and of many no more than memory bears."""
     outer, channels, inner = view.shape
     least = 64 if inner == 1 else 1
-    some = min(max(4 * _PIECE // max(outer * inner, 1), least), 1024)
+    some = min(max(_PIECE // max(outer * inner, 1), channels // 16, least), 1024)
     return [slice(start, start + some) for start in range(0, channels, some)]
 
 
