@@ -291,6 +291,8 @@ class Builder:
             if self._format == "armnn":
                 scales = scales.astype(np.float32).astype(np.float64)
             zeros = np.broadcast_to(np.asarray(zero_point, np.int64), scales.shape).copy()
+            if self._format == "mslite" and len(scales) == 1:  # as the runtime reads one parameter
+                axis = None
             bits = 8 * np.dtype(kind).itemsize
             quantization = ir.Quantization(scales, zeros, axis, bits, vendor.startswith("QSymm") or not zeros.any())
         mslite = self._format == "mslite"

@@ -214,6 +214,8 @@ def with_quant(
         extra={name: _fitted(values, count) for name, values in q.extra.items()},
     )
     _check_quantization(network, old, new)
+    if network.format == "mslite" and count == 1:  # as the runtime reads one parameter
+        new = replace(new, axis=None)
     if bits is not None:
         _check_numbers(old, bits)
     changed = _with_tensor(network, replace(old, quantization=new, quantized=True))

@@ -48,6 +48,16 @@ def test_a_convolution_in_ten_lines():
     assert again(arm).layers.kind.tolist() == ["input", "constant", "constant", "conv2d", "activation", "output"]
 
 
+def test_one_parameter_of_mindspore_lite_is_per_tensor():
+    weights = build.quantized(np.ones((1, 6), np.int8), [0.5], axis=0)
+    layer = build.mslite().input("x", (1, 6)).layer("MatMulFusion", "fc", weights, transpose_b=True)
+    model = layer.output("y").model()
+    (index,) = (t.index for t in model.network.tensors.values() if t.data is not None)
+    for made in (model, again(model), model.with_quant(index, scale=[0.25], axis=0)):
+        q = made.network.tensors[index].quantization
+        assert (q.axis, len(q.scale)) == (None, 1)
+
+
 def test_quantised():
     weights = build.quantized(np.full((3, 1, 1, 4), 2, np.int8), np.array([0.5, 1, 2]), axis=0)
     bias = build.quantized(np.zeros(3, np.int32), 0.05)

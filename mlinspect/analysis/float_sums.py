@@ -71,7 +71,7 @@ def _in_float64(view: np.ndarray, each: bool, advance: Advance) -> tuple[np.ndar
         rows = block.swapaxes(0, 1).reshape(block.shape[1], -1) if each else block.reshape(1, -1)
         total.add(part if each else slice(0, 1), of_rows(rows.astype(np.float64)))
         if not each:
-            low, high = _extremes(block)
+            low, high = channel_extremes(block)
             finite = np.isfinite(low).all() and np.isfinite(high).all()
             reach[part] = np.fmax(reach[part], np.maximum(-low, high) if finite else _finite_reach(block))
         advance(block.nbytes)
@@ -108,7 +108,7 @@ def _sums_of_rows(view: np.ndarray, advance: Advance) -> np.ndarray:
     """Sums of the first four powers, and zeros, of each channel: each step is a pass over a block in the cache."""
     channels = view.shape[1]
     numbers, ones, buffer = np.arange(channels), np.ones(_PIECE, np.float32), np.empty(moments.BLOCK, np.float32)
-    total, waiting = np.zeros((5, channels)), max(moments.BLOCK, channels)
+    total, waiting, most = np.zeros((5, channels)), 0, max(moments.BLOCK, channels)
     whose: list[np.ndarray] = []
     sums: list[tuple[np.ndarray, ...]] = []
 
@@ -128,10 +128,10 @@ def _sums_of_rows(view: np.ndarray, advance: Advance) -> np.ndarray:
                 total[4, whom] += np.count_nonzero(x == 0, axis=(1, 2))
             whose.append(whom.repeat(x.shape[1]))
             sums.append((sum1, sum2, np.vecdot(squares, x), np.vecdot(squares, squares)))
-            waiting -= sum1.size
-            if waiting < 0:
-                add_up()
-                waiting = max(moments.BLOCK, channels)
+            waiting += sum1.size
+        if waiting > most:
+            add_up()
+            waiting = 0
         advance(block.nbytes)
     if sums:
         add_up()
@@ -183,14 +183,6 @@ def channel_extremes(view: np.ndarray) -> list[np.ndarray]:
             rows = extreme.reduce(rows, axis=0)
         found.append(extreme.reduce(rows.reshape(view.shape[1:]), axis=1))
     return found
-
-
-def _extremes(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Least and largest numbers of each channel of a block."""
-    if block.shape[2] == 1 or block.shape[0] == 1:  # numpy is slow along two axes at once
-        axis = 0 if block.shape[2] == 1 else 2
-        return block.min(axis=axis).reshape(-1), block.max(axis=axis).reshape(-1)
-    return block.min(axis=(0, 2)), block.max(axis=(0, 2))
 
 
 def _finite_reach(block: np.ndarray) -> np.ndarray:

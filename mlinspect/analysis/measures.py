@@ -79,15 +79,27 @@ def measure(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: bool, 
     ([[1.0], [3.0]], [1, 2])
     """
     with np.errstate(all="ignore"):  # of broken parameters
-        if view.dtype.kind == "f" and view.itemsize > 2:
-            return _of_floats(view, each, advance)
-        if view.itemsize <= 2 and view.size and not each:
-            lines = _lines(view, tensor, model_format)
-            if not is_per_channel(tensor) and (lines is not None or _infinite(view, tensor)):
-                return _together(view, tensor, model_format, advance)
-            if lines is not None and _summed(view) and (lines.zero == 0).all():
-                return _by_sums(view, tensor, lines, model_format, advance)
-        return (_by_counting if view.itemsize == 1 else _by_rows)(view, tensor, model_format, each, advance)
+        found = _way(view, tensor, model_format, each, advance)
+    return found if each else _of_all(found)
+
+
+def _way(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: bool, advance: Advance) -> Found:
+    """The fastest way that gives what is wanted."""
+    if view.dtype.kind == "f" and view.itemsize > 2:
+        return _of_floats(view, each, advance)
+    lines = _lines(view, tensor, model_format) if view.itemsize <= 2 and view.size else None
+    if not each and not is_per_channel(tensor) and (lines or _infinite(view, tensor)) and view.size:
+        return _together(view, tensor, model_format, advance)
+    if not each and lines and _summed(view) and (lines.zero == 0).all():
+        return _by_sums(view, tensor, lines, model_format, advance)
+    if view.itemsize == 1:
+        return _by_counting(view, tensor, lines, model_format, each, advance)
+    return _by_rows(view, tensor, model_format, each, advance)
+
+
+def _of_all(found: Found) -> Found:
+    """The same with one record of all channels."""
+    return found._replace(stored=merge(found.stored[:, None]), real=merge(found.real[:, None]))
 
 
 def _infinite(view: np.ndarray, tensor: ir.Tensor) -> int:
@@ -101,18 +113,19 @@ def _summed(view: np.ndarray) -> bool:
     return view.size > LARGE and (len(view) == 1 or view.shape[2] == 1) and not counted
 
 
-def joined(found: list[Found]) -> Found:
+def joined(found: list[Found], each: bool) -> Found:
     """What was found in groups of channels, as one."""
     if len(found) == 1:
         return found[0]
     stored, real, span = (np.concatenate([f[i] for f in found], axis=1) for i in range(3))
     counts = [f.counts for f in found if f.counts is not None]
     levels = [f.levels for f in found if f.levels is not None]
-    return Found(
+    whole = Found(
         *(stored, real, span, np.concatenate([f.reach for f in found])),
         np.sum(counts, axis=0) if counts else None,
         Levels(*map(np.concatenate, zip(*levels, strict=True))) if levels else None,
     )
+    return whole if each else _of_all(whole)
 
 
 def _of_floats(view: np.ndarray, each: bool, advance: Advance) -> Found:
@@ -165,10 +178,11 @@ def _by_sums(view: np.ndarray, tensor: ir.Tensor, lines: _Lines, model_format: s
     return Found(of_counts(counts[None], numbers), real, sums[[LOW, HIGH]], extent(real), counts)
 
 
-def _by_counting(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: bool, advance: Advance) -> Found:
+def _by_counting(
+    view: np.ndarray, tensor: ir.Tensor, lines: _Lines | None, model_format: str, each: bool, advance: Advance
+) -> Found:
     """8-bit numbers: how often each occurs in each channel says all there is to know."""
-    numbers, limits = numbers_of(view.dtype), grid(tensor)
-    known, lines = parameters_fit(tensor, view.shape[1]), _lines(view, tensor, model_format)
+    numbers, limits, known = numbers_of(view.dtype), grid(tensor), parameters_fit(tensor, view.shape[1])
 
     def of_part(part: slice) -> Found:
         with np.errstate(all="ignore"):  # a thread's own
@@ -176,7 +190,7 @@ def _by_counting(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: b
 
     def of_counted(part: slice, counts: np.ndarray) -> Found:
         stored, real = of_small(counts, numbers), Total(len(counts)).record()
-        if known and lines is not None:
+        if lines is not None:
             real = _on_lines(stored, lines, part, view, tensor, model_format)
             place = np.nan_to_num(lines.zero[part] - numbers[0]).astype(np.intp)
             real[ZEROS] = np.where(np.isnan(lines.zero[part]), 0, counts[np.arange(len(counts)), place])
@@ -187,20 +201,19 @@ def _by_counting(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: b
         found = Found(stored, real, stored[[LOW, HIGH]], extent(real))
         if each:
             return found._replace(levels=levels_of_counts(counts, numbers, limits))
-        stored, real = merge(stored[:, None]), merge(real[:, None])  # fewer figures to hold
-        return found._replace(stored=stored, real=real, counts=counts.sum(axis=0))
+        return _of_all(found)._replace(counts=counts.sum(axis=0))  # fewer figures to hold
 
     some, found = parts(view), []
     for part, figures in zip(some, by_threads(of_part, some), strict=True):
         found.append(figures)
         advance(view[:, part].nbytes)
-    return joined(found)
+    return joined(found, each)
 
 
 def _lines(view: np.ndarray, tensor: ir.Tensor, model_format: str) -> _Lines | None:
     """Real values of whole numbers of 8 or 16 bits as lines; None where they are on none, or not told from its ends."""
     clusters = tensor.meta.get("quantClusters")
-    if (clusters is not None and len(clusters)) or not parameters_fit(tensor, view.shape[1]) or not view.size:
+    if (clusters is not None and len(clusters)) or not parameters_fit(tensor, view.shape[1]):
         return None
     if view.dtype.kind not in "iu" or tensor.dtype == "bfloat16":
         return None
@@ -232,12 +245,12 @@ def _by_rows(view: np.ndarray, tensor: ir.Tensor, model_format: str, each: bool,
     """Whole numbers of more bits, and what has no line: sums of powers, channel by channel."""
     channels = view.shape[1]
     stored, real, known = Total(channels), Total(channels), parameters_fit(tensor, channels)
-    # float32 would round them
-    whole = view.dtype.kind in "iu" and not tensor.quantized and tensor.dtype != "bfloat16"
+    integers = view.dtype.kind in "iu" and tensor.dtype != "bfloat16"
     for part, block in blocks(view):
         rows = block[0] if len(block) == 1 else block.swapaxes(0, 1).reshape(block.shape[1], -1)
         if known:
-            values = rows if whole else real_rows(rows, tensor, part, model_format)
+            exact = integers and not tensor.quantized  # float32 would round them
+            values = rows if exact else real_rows(rows, tensor, part, model_format)
             real.add(part, of_rows(values.astype(np.float64)))
         if view.dtype.kind in "iu":
             stored.add(part, of_rows(rows.astype(np.float64)))

@@ -189,15 +189,13 @@ def parameters_fit(tensor: ir.Tensor, channels: int) -> bool:
     return len(q.scale) == len(q.zero_point) == (channels if q.per_channel else 1)
 
 
-def of_channels(q: ir.Quantization, channels: slice | Sequence[int] | np.ndarray) -> ir.Quantization:
+def of_channels(q: ir.Quantization, channels: slice | Sequence[int]) -> ir.Quantization:
     """Parameters of some channels only."""
     extra = {name: values[channels] for name, values in q.extra.items()}
     return replace(q, scale=q.scale[channels], zero_point=q.zero_point[channels], extra=extra)
 
 
-def real_rows(
-    rows: np.ndarray, tensor: ir.Tensor, channels: slice | Sequence[int] | np.ndarray, model_format: str
-) -> np.ndarray:
+def real_rows(rows: np.ndarray, tensor: ir.Tensor, channels: slice | Sequence[int], model_format: str) -> np.ndarray:
     """Real values of stored numbers, one row a channel of the tensor.
 
     Parameters
@@ -214,11 +212,6 @@ def real_rows(
     """
     q = tensor.quantization
     if q is not None and q.per_channel:
-        if tensor.quantized and len(rows) == 1 < len(
-            q.scale
-        ):  # one parameter alone counts as per tensor, which is read in single precision
-            channels = np.arange(len(q.scale))[channels].repeat(2)
-            return real_rows(rows.repeat(2, axis=0), tensor, channels, model_format)[:1]
         q = replace(of_channels(q, channels), axis=0)
     return constants.real(replace(tensor, data=rows, layout=None, quantization=q), model_format)
 

@@ -56,8 +56,8 @@ def pieces(tensor: ir.Tensor, use: Use | None) -> Iterator[tuple[np.ndarray, ir.
 
 
 def _groups(tensor: ir.Tensor, channels: int, least: int) -> Iterator[tuple[slice, ir.Tensor]]:
-    """About equal groups; of at least two channels, as one parameter alone would count as per tensor."""
-    many = channels // max(least, 2)
+    """About equal groups of so many channels or more, in one where the parameters do not fit the channels."""
+    many = channels // max(least, 1)
     if many < 2 or not parameters_fit(tensor, channels):
         yield slice(0, channels), tensor
         return

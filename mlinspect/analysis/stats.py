@@ -13,7 +13,7 @@ from mlinspect import ir
 from mlinspect.analysis.columns import COLUMNS, frame
 from mlinspect.analysis.counts import Levels, levels_of_counts, numbers_of
 from mlinspect.analysis.measures import joined, measure
-from mlinspect.analysis.moments import COUNT, HIGH, INF, LOW, M2, M4, MEAN, NAN, ZEROS, Advance, merge
+from mlinspect.analysis.moments import COUNT, HIGH, INF, LOW, M2, M4, MEAN, NAN, ZEROS, Advance
 from mlinspect.analysis.operands import Use, grid, is_per_channel, network_of, uses
 from mlinspect.analysis.pieces import pieces
 from mlinspect.errors import InputError
@@ -93,14 +93,11 @@ def _figures(tensor: ir.Tensor, use: Use | None, model_format: str, each: bool, 
         return {"elements": np.array([array.size]), "channel": np.array([0])} | _subject(tensor, use)
     limits = grid(tensor)
     for view, part in pieces(tensor, use):
-        piece = measure(view, part, model_format, each, (lambda _: None) if packed else advance)
-        if not each:
-            piece = piece._replace(stored=merge(piece.stored[:, None]), real=merge(piece.real[:, None]))
+        found.append(measure(view, part, model_format, each, (lambda _: None) if packed else advance))
         if packed:  # the bar counts the file's bytes
             advance(tensor.nbytes * view.size // max(prod(tensor.shape or ()), 1))
-        found.append(piece)
         size, numbers = size + view.size, view.dtype
-    stored, real, span, reach, counts, levels = joined(found)
+    stored, real, span, reach, counts, levels = joined(found, each)
     used = _range_used(span, limits)
     if each:
         figures = {
@@ -110,7 +107,6 @@ def _figures(tensor: ir.Tensor, use: Use | None, model_format: str, each: bool, 
             "range_used": used,
         }
     else:
-        stored, real = merge(stored[:, None]), merge(real[:, None])
         alive = reach[reach > 0]
         ratio = alive.max() / alive.min() if len(alive) > 1 and size > len(reach) else np.nan
         together = _range_used(stored[[LOW, HIGH]], limits)

@@ -253,7 +253,7 @@ def dequantize_weights(
     array([[1., 2.],
            [2., 3.]], dtype=float32)
     """
-    if axis is None or np.size(scale) == 1:
+    if axis is None:
         return dequantize(q, np.ravel(scale)[0], np.ravel(zero_point)[0])
     real = (q - _parameter(zero_point, float, q.ndim, axis)) * _parameter(scale, float, q.ndim, axis)
     if var_corr is not None:

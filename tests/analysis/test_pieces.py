@@ -37,8 +37,8 @@ def constant(data, q=None, **more):
     )
 
 
-def packed(bits, q, channels=CHANNELS):
-    numbers = RNG.integers(-(1 << bits - 1), 1 << bits - 1, (channels, 37)).astype(np.int8)
+def packed(bits, q):
+    numbers = RNG.integers(-(1 << bits - 1), 1 << bits - 1, (CHANNELS, 37)).astype(np.int8)
     raw = pack_bits(numbers, bits)
 
     def part(start, stop):
@@ -70,17 +70,17 @@ def test_groups_change_no_figure(name, tensor, by, monkeypatch):
     groups = [view.shape[1] for view, _ in pieces(tensor, Use(net.graphs[0].layers[0], 1))]
     assert sum(groups) == CHANNELS
     assert len(groups) == (1 if name.startswith(("too", "float")) else 4 if tensor.compression != "none" else 5)
-    assert min(groups) > 1  # one parameter alone would be read in single precision
     pd.testing.assert_frame_equal(stats(net, by), want, rtol=1e-12, atol=1e-12)
     assert want["mean"].isna().all() == name.startswith("too")
 
 
-@pytest.mark.parametrize("channels", [3, 5, 7])
-def test_no_group_is_of_one_channel(channels, monkeypatch):
+@pytest.mark.parametrize("by", ["tensor", "channel"])
+def test_a_group_of_one_channel_keeps_its_corrections(by, monkeypatch):
+    net = network(packed(4, quantization(4)))
+    want = stats(net, by)
     monkeypatch.setattr(module, "_UNPACKED", 37)
-    tensor = packed(4, quantization(4, channels), channels)
-    groups = [view.shape[1] for view, _ in pieces(tensor, Use(network(tensor).graphs[0].layers[0], 1))]
-    assert sum(groups) == channels and min(groups) > 1
+    assert len(list(pieces(net.tensors[0], Use(net.graphs[0].layers[0], 1)))) == CHANNELS
+    pd.testing.assert_frame_equal(stats(net, by), want, rtol=1e-12, atol=1e-12)
 
 
 def test_the_file_says_which_numbers_are_unpacked():

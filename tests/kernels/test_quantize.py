@@ -150,6 +150,8 @@ def test_dequantize_weights():
     assert np.array_equal(got, F(want))
     # one parameter: single precision, no correction
     assert np.array_equal(dequantize_weights(q, [0.1], [1], None, [2.0], [5.0]), (q.astype(F) - F(1)) * F(0.1))
+    # a channel by itself is read as among others
+    assert np.array_equal(dequantize_weights(q[:1], scale[:1], zero[:1], 0, spread[:1], mean[:1]), got[:1])
     # without corrections
     want = [[F((int(q[c, i]) - zero[c]) * scale[c]) for i in range(2)] for c in range(3)]
     assert np.array_equal(dequantize_weights(q, scale, zero, 0), F(want))
