@@ -19,7 +19,7 @@ _MOMENTS: list[Row] = [
     ("zeros", "Int64", "elements", "values that are exactly 0"),
     ("nan", "Int64", "elements", "values that are not a number; good: 0"),
     ("inf", "Int64", "elements", "infinite values; good: 0"),
-    ("stored_min", "Int64", "steps", "smallest stored integer; NA for floats, as all of stored_*"),
+    ("stored_min", "Int64", "steps", "smallest stored integer; NA beyond int64, and for floats, as all of stored_*"),
     ("stored_max", "Int64", "steps", "largest stored integer"),
     ("stored_absmax", "Int64", "steps", "largest magnitude of a stored integer"),
     ("stored_mean", "float64", "steps", "mean of the stored integers; good near the zero point"),

@@ -132,7 +132,7 @@ def by_channel(array: np.ndarray, tensor: ir.Tensor, use: Use | None) -> np.ndar
     >>> by_channel(np.zeros((5, 7)), t, Use(ir.Layer(0, "", "", "fully_connected", 0, {}, (), ()), 1)).shape
     (5, 7, 1)
     """
-    axis = channel_axis(tensor, use) if array.shape == tensor.shape else None
+    axis = channel_axis(tensor, use) if array.shape == tensor.shape and array.size else None
     if axis is None:
         return array.reshape(1, 1, -1)
     if tensor.layout == "MIHW":

@@ -118,8 +118,11 @@ def _figures(tensor: ir.Tensor, use: Use | None, model_format: str, each: bool, 
         if counts is not None:
             levels = levels_of_counts(counts[None], numbers_of(numbers), limits)
     figures |= _named(real, "") | _levels(levels, figures["elements"], tensor, limits)
-    whole = numbers.kind in "iu" and tensor.dtype != "bfloat16"
-    return figures | (_named(stored, "stored_") if whole else {}) | _subject(tensor, use)
+    if numbers.kind in "iu" and tensor.dtype != "bfloat16":
+        figures |= _named(stored, "stored_")
+        for name in ("stored_min", "stored_max", "stored_absmax"):  # columns of int64
+            figures[name] = np.where(np.abs(figures[name]) < 2.0**63, figures[name], np.nan)
+    return figures | _subject(tensor, use)
 
 
 def _range_used(span: np.ndarray, limits: tuple[int, int] | None) -> np.ndarray:

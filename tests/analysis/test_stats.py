@@ -203,12 +203,21 @@ def test_odd_constants_have_a_row(by):
     odd = [
         constant(np.arange(11, dtype=np.uint8), dtype="float16", shape=(5,)),  # of a damaged file: as bytes
         constant(np.zeros((0, 3), np.uint8), dtype="string", layout="OI"),
+        constant(np.zeros((0, 3), np.int8), quantization(3, 1), layout="IO"),
+        constant(np.zeros((2, 0), np.float32), layout="OI"),
         constant(np.zeros(4, np.uint8), quantization(), dtype="unknown(99)"),
         constant(np.int8([[1, 2]]), ir.Quantization(np.ones(2), np.zeros(1, int), 0), quantized=False),
     ]
     rows = pd.concat(stats(network(tensor, "conv2d"), by) for tensor in odd)
-    assert rows.elements.tolist() == [11, 0, 4, 2]
-    assert rows.stored_max.fillna(-1).tolist() == [10, -1, -1, 2]
+    assert rows.elements.tolist() == [11, 0, 0, 0, 4, 2]
+    assert rows.stored_max.fillna(-1).tolist() == [10, -1, -1, -1, -1, 2]
+
+
+@pytest.mark.parametrize("by", ["tensor", "channel"])
+def test_integers_beyond_int64_are_told_as_real_values_only(by):
+    row = stats(network(constant(np.array([3, 2**64 - 1], np.uint64))), by).iloc[0]
+    assert (row["max"], row.stored_min) == (2.0**64, 3)
+    assert pd.isna(row.stored_max)
 
 
 def test_ranges_of_channels_may_lie_far_apart():
